@@ -1,0 +1,314 @@
+"""The dictionary of fields: every column of every table, once.
+
+A quantity has one name everywhere; its unit stands in the name. Tables (``schemas/tables.py``) list
+fields from here, the Pandera schemas, the data dictionary and the comments in the DuckDB file are
+made from it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from schemas.dtypes import KV_DTYPES, WEIGHT_DTYPES
+
+TEXT: Final = pl.String()
+INT: Final = pl.Int64()
+REAL: Final = pl.Float64()
+BOOL: Final = pl.Boolean()
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column: what it means and what may stand in it."""
+
+    name: str
+    dtype: pl.DataType
+    unit: str
+    description: str
+    source: str
+    nullable: bool = False
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    allowed: tuple[str, ...] | None = None
+
+
+FIELDS: dict[str, Field] = {}
+
+SOURCES: Final = (
+    "aiconfigurator", "inferencex", "vllm", "sglang", "aiperf", "genai-perf", "guidellm", "generic", "roofline",
+)  # fmt: skip
+INFEASIBLE_REASONS: Final = (
+    "weights_do_not_fit",
+    "context_too_long",
+    "replica_larger_than_cluster",
+    "table_memory_exceeds_gpu",
+    "kv_capacity",
+    "kv_capacity_below_table",
+    "fewer_sessions_than_table",
+    "more_sessions_than_table",
+)
+BINDING_LIMITS: Final = (
+    "kv_memory", "decode_kv_memory", "prefill_kv_memory", "weights", "context_length", "cluster_size", "table_range",
+)  # fmt: skip
+
+
+def _add(
+    name: str,
+    dtype: pl.DataType,
+    unit: str,
+    description: str,
+    source: str,
+    *,
+    nullable: bool = False,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    allowed: tuple[str, ...] | None = None,
+) -> None:
+    if name in FIELDS:
+        raise ValueError(f"field {name} is defined twice")
+    FIELDS[name] = Field(name, dtype, unit, description, source, nullable, at_least, above, at_most, allowed)
+
+
+def _text(name: str, description: str, source: str = "input", **rest: object) -> None:
+    _add(name, TEXT, "-", description, source, **rest)  # type: ignore[arg-type]
+
+
+def _count(name: str, unit: str, description: str, source: str = "input", **rest: object) -> None:
+    _add(name, INT, unit, description, source, **{"at_least": 1, **rest})  # type: ignore[arg-type]
+
+
+def _real(name: str, unit: str, description: str, source: str, **rest: object) -> None:
+    _add(name, REAL, unit, description, source, **{"at_least": 0, **rest})  # type: ignore[arg-type]
+
+
+def _flag(name: str, description: str, source: str) -> None:
+    _add(name, BOOL, "-", description, source)
+
+
+# --- where a row comes from -----------------------------------------------------------------------
+_text("point_id", "key of the point: a hash of what its row says, wherever the row was read")
+_text("source", "who measured or modelled the serving point", allowed=SOURCES)
+_text("source_file", "file that the row was read from, relative to the folder given; 'roofline' if synthesised")
+_count("source_row", "-", "row in that file, data rows counted from 1")
+_text("tool_version", "version of the tool that wrote the file", nullable=True)
+
+# --- hardware and model ---------------------------------------------------------------------------
+_text("hardware", "GPU (slug); prefill and decode GPU joined by -and- where they differ", "catalogue")
+_text("hardware_name", "GPU as the input names it")
+_text("prefill_hardware", "GPU (slug) that prefills", "catalogue")
+_text("decode_hardware", "GPU (slug) that decodes", "catalogue")
+_text("model", "model (slug)", "catalogue")
+_text("model_name", "model as the input names it")
+_text(
+    "weight_dtype",
+    "format of the weights; on a mixture of experts that of the experts",
+    allowed=WEIGHT_DTYPES,
+)
+_text(
+    "expert_dtype",
+    "format of the routed experts; NULL on a dense model",
+    nullable=True,
+    allowed=WEIGHT_DTYPES,
+)
+_text("linear_dtype", "format of the other linear layers (attention, dense MLP, shared experts)",
+      allowed=WEIGHT_DTYPES)  # fmt: skip
+_text("kv_dtype", "format of the KV cache", allowed=KV_DTYPES)
+_text("attention_dtype", "arithmetic of prefill attention", allowed=("bf16", "fp8"))
+_text("backend", "inference engine")
+_text("backend_version", "version of the inference engine", nullable=True)
+_text(
+    "serving_mode",
+    "agg: every GPU prefills and decodes; disagg: pools of their own",
+    allowed=("agg", "disagg"),
+)
+
+# --- shape of one replica -------------------------------------------------------------------------
+for _name, _meaning in (
+    ("tp", "tensor parallelism of attention"),
+    ("pp", "pipeline parallelism"),
+    ("dp", "attention data parallelism: ranks that split the sessions"),
+    ("cp", "context parallelism"),
+    ("moe_tp", "tensor parallelism of the experts"),
+    ("moe_ep", "expert parallelism"),
+):
+    _count(_name, "GPUs", f"{_meaning}; NULL on a disaggregated replica", nullable=True)
+for _pool in ("prefill", "decode"):
+    _count(f"{_pool}_workers", "-", f"{_pool} workers of the replica; NULL on an aggregated one", nullable=True)
+    for _name in ("tp", "pp", "dp", "cp", "moe_tp", "moe_ep"):
+        _count(f"{_pool}_{_name}", "GPUs", f"{_name} of a {_pool} worker; NULL on an aggregated replica",
+               nullable=True)  # fmt: skip
+    _real(f"{_pool}_batch", "requests", f"requests in one {_pool} batch of a rank; NULL on an aggregated replica",
+          "input", nullable=True, above=0)  # fmt: skip
+_count("gpus_per_replica", "GPUs", "GPUs of one replica, from all parallel dimensions and workers", "derived")
+
+# --- the serving point as its table gives it ------------------------------------------------------
+_real("isl_tokens", "tokens", "input length, the cached part included", "input", above=0)
+_real("osl_tokens", "tokens", "output length", "input", at_least=1)
+_real("prefix_tokens", "tokens", "part of the input found in the cache", "input")
+_real("concurrency_reported", "requests", "concurrency of one replica as the table states it; NULL if interpolated",
+      "input", nullable=True, above=0)  # fmt: skip
+_real("batch_per_rank", "requests", "requests that one rank decodes together (bs); NULL if interpolated", "input",
+      nullable=True, above=0)  # fmt: skip
+_real("context_requests_per_step", "requests", "prefills in one mixed step (ctx_tokens/isl); NULL where unknown",
+      "input", nullable=True, above=0)  # fmt: skip
+_real("context_tokens_per_step", "tokens", "prompt tokens in one mixed step; NULL where unknown", "input",
+      nullable=True, above=0)  # fmt: skip
+_real("request_latency_ms", "ms", "ttft_ms + tpot_ms * (osl_tokens - 1)", "input", above=0)
+_real("requests_per_s", "1/s", "requests a second of one replica", "input", above=0)
+_real("tokens_per_s_per_user", "tokens/s", "decode speed of one request: 1000 / tpot_ms", "input", nullable=True)
+_real("memory_bytes_per_gpu", "bytes", "memory of one GPU as the table states it", "input", nullable=True)
+_real("mixed_step_ms", "ms", "time of a mixed step, from the row's TTFT; NULL where it cannot be told",
+      "MODEL 5.2", nullable=True)  # fmt: skip
+_real("decode_step_ms", "ms", "time of a decode-only step, from the row's TPOT; NULL where it cannot be told",
+      "MODEL 5.2", nullable=True)  # fmt: skip
+_text("latency_statistic", "statistic that the latencies are", allowed=("mean", "p50"))
+_text("tpot_source", "reported, or recovered from the latency where the table's TPOT contains the TTFT",
+      allowed=("reported", "recovered"))  # fmt: skip
+_count("draft_tokens", "tokens", "tokens drafted in a step (MTP); 0 without", at_least=0)
+_real("accepted_tokens", "tokens", "tokens that a step yields; 1 without drafts", "input", at_least=1)
+
+# --- the agent point ------------------------------------------------------------------------------
+_text("scenario", "agent workload (slug)", "catalogue")
+_text("scenario_name", "agent workload, in words", "catalogue")
+_flag("interpolated", "a point put on a curve where it meets the KV wall, or an operating point between rows",
+      "MODEL 5.6")  # fmt: skip
+_text("transfer_method", "how the row was carried to the agent's workload",
+      "MODEL 5.1", allowed=("direct", "transfer", "ratio", "roofline"))  # fmt: skip
+_real("serving_requests_per_s", "1/s", "requests a second of the replica on the agent's turns, nobody pausing",
+      "MODEL 5.2", above=0)  # fmt: skip
+_real("sessions", "sessions", "concurrent sessions of the replica, pausing ones counted", "Step 1, MODEL 5.4",
+      above=0)  # fmt: skip
+_real(
+    "activity_fraction",
+    "-",
+    "share of its time that a session is in flight: R/(R+Z)",
+    "Step 1",
+    above=0,
+    at_most=1,
+)
+_real("in_flight_requests", "requests", "requests served or queued at the replica", "Little's law", above=0)
+_real("cache_hit_rate", "-", "chance that a turn finds its session's prefix cached", "Step 5", at_most=1)
+_real("mean_context_tokens", "tokens", "mean context over the turns", "Step 4", above=0)
+_real("peak_context_tokens", "tokens", "context of the last turn with its output", "Step 4", above=0)
+_real(
+    "prefill_tokens_per_turn",
+    "tokens",
+    "mean tokens prefilled in a turn, hits and misses mixed",
+    "Eq. 2",
+    above=0,
+)
+_real("ttft_ms", "ms", "time to first token (agent points: mean over the turns)", "input, MODEL 5.2")
+_real("tpot_ms", "ms", "time per output token after the first", "input, MODEL 5.2")
+_real("turn_latency_ms", "ms", "mean latency of a turn: R", "Step 3", above=0)
+_real("first_turn_latency_ms", "ms", "latency of turn 1", "MODEL 5.3", above=0)
+_real("last_turn_latency_ms", "ms", "latency of the last turn", "MODEL 5.3", above=0)
+_real("task_time_s", "s", "time of a task: N * (R + Z)", "Step 3", above=0)
+_real("turns_per_s", "1/s", "turns a second of the replica: sessions / (R + Z)", "Step 2", above=0)
+_real("turns_per_s_per_gpu", "1/s/GPU", "turns a second per GPU of the replica", "Step 2", above=0)
+_real("tasks_per_s_per_gpu", "1/s/GPU", "tasks a second per GPU of the replica", "Step 2", above=0)
+_real("tasks_per_hour_per_gpu", "1/h/GPU", "tasks an hour per GPU of the replica", "Step 2", above=0)
+_real(
+    "tasks_per_s_per_gpu_step9",
+    "1/s/GPU",
+    "Step 9 as the article prints it: X/N * rho / GPUs",
+    "Step 9",
+    above=0,
+)
+_real("output_tokens_per_s_per_gpu", "tokens/s/GPU", "output tokens a second per GPU of the replica",
+      "input, Step 2", above=0)  # fmt: skip
+_real("decode_tokens_per_s_per_user", "tokens/s", "decode speed of one session: 1000 / tpot_ms; NULL for one token",
+      "Step 8", nullable=True, above=0)  # fmt: skip
+_real("e2e_tokens_per_s_per_user", "tokens/s", "output tokens over turn latency: OSL / R", "AgentX", above=0)
+_real("sessions_per_gpu", "sessions/GPU", "concurrent sessions per GPU of the replica", "Step 4", above=0)
+_real("turns_per_s_per_cluster_gpu", "1/s/GPU", "turns a second per GPU of the cluster, idle ones counted; NULL "
+      "without --cluster-gpus", "MODEL 5", nullable=True)  # fmt: skip
+_real("tasks_per_hour_per_cluster_gpu", "1/h/GPU", "tasks an hour per GPU of the cluster, idle ones counted; NULL "
+      "without --cluster-gpus", "MODEL 5", nullable=True)  # fmt: skip
+_count("cluster_replicas", "-", "replicas that fit the cluster; NULL without --cluster-gpus", "MODEL 5",
+       nullable=True, at_least=0)  # fmt: skip
+
+# --- memory and feasibility -----------------------------------------------------------------------
+_real("kv_bytes_per_session_mean", "bytes", "KV of one session over a rank at the mean context, head copies counted, "
+      "the shared prefix not", "Eq. 5", above=0)  # fmt: skip
+_real("kv_bytes_per_session_peak", "bytes", "the same at the peak context", "Eq. 5", above=0)
+_real("kv_bytes_available", "bytes", "memory that the replica has for KV after weights and reserve; negative where "
+      "the weights do not fit", "Step 4", at_least=None)  # fmt: skip
+_real("kv_bytes_per_gpu", "bytes", "KV that the sessions take, per GPU of the replica", "Step 4, conclusion 4.3")
+_real("max_sessions_mean_context", "sessions", "sessions that fit at their mean context", "Eq. 5")
+_real("max_sessions_p95_context", "sessions", "sessions that fit in 95 of 100 moments", "MODEL 4")
+_real("max_sessions_peak_context", "sessions", "sessions that fit at their peak context", "MODEL 4")
+_real("max_sessions", "sessions", "the limit applied", "MODEL 4")
+_real("kv_utilization_fraction", "-", "sessions / max_sessions; NULL where none fits", "Step 4", nullable=True)
+_text("kv_layout", "ideal: sliding windows free what they pass; paged: every layer keeps the whole context",
+      "MODEL 4", allowed=("ideal", "paged"))  # fmt: skip
+_flag("feasible", "the point can be run: no reason against it", "MODEL 5.6")
+_text("infeasible_reason", "first reason against the point; NULL when feasible", "MODEL 5.6", nullable=True,
+      allowed=INFEASIBLE_REASONS)  # fmt: skip
+_text("binding_limit", "limit met first when sessions are added", "MODEL 4", allowed=BINDING_LIMITS)
+_flag("on_frontier", "no feasible point of the group beats it on turn latency and turns per GPU", "MODEL 6")
+_flag("on_frontier_3d", "the same with KV bytes per GPU as third axis", "MODEL 6, conclusion 4.3")
+
+# --- operating points -----------------------------------------------------------------------------
+_count("gpus", "GPUs", "GPUs that serve the scenario's sessions", "scenario")
+_count("replicas", "-", "replicas that fit those GPUs", "MODEL 5.7", at_least=0)
+_real("sessions_wanted", "sessions", "sessions of the scenario", "scenario", above=0)
+_real(
+    "sessions_admitted",
+    "sessions",
+    "sessions admitted over all replicas: min(wanted, what fits)",
+    "MODEL 5.7",
+)
+_real("cluster_turns_per_s", "1/s", "turns a second of all replicas", "MODEL 5.7")
+
+# --- catalogues -----------------------------------------------------------------------------------
+_text("vendor", "maker of the GPU", "catalogue")
+_count("hbm_bytes", "bytes", "memory of one GPU as the driver reports it", "catalogue")
+_real("hbm_printed_gb", "GB", "memory of one GPU as printed, 10^9 bytes", "catalogue", above=0)
+_real("hbm_bandwidth_bytes_per_s", "bytes/s", "memory bandwidth of one GPU", "catalogue", above=0)
+_real("bf16_flops_per_s", "FLOP/s", "dense 16-bit arithmetic of one GPU", "catalogue", above=0)
+_real("fp8_flops_per_s", "FLOP/s", "dense FP8 arithmetic of one GPU; NULL where it has none", "catalogue",
+      nullable=True, above=0)  # fmt: skip
+_real("fp4_flops_per_s", "FLOP/s", "dense FP4 arithmetic of one GPU; NULL where it has none", "catalogue",
+      nullable=True, above=0)  # fmt: skip
+_count("gpus_per_node", "GPUs", "GPUs of one node", "catalogue")
+_text("figures_from", "where the figures were read, JSON text", "catalogue")
+_count("layers", "-", "transformer layers", "config.json")
+_count("max_context_tokens", "tokens", "longest context", "config.json")
+_count("parameters_total", "-", "parameters that memory must hold", "config.json")
+_count("parameters_active", "-", "parameters that one token uses", "config.json")
+_count("parameters_non_expert", "-", "parameters read in every step", "config.json")
+_real("weight_bytes", "bytes", "weights as the checkpoint stores them", "config.json", above=0)
+_text("attention", "attention kinds with layer counts, JSON text", "config.json")
+_real("turns", "-", "mean LLM calls in a task [N]", "scenario", at_least=1)
+_real("think_time_s", "s", "mean pause after each turn [Z]", "scenario")
+_real("initial_prompt_tokens", "tokens", "context of turn 1 [L0]", "scenario", above=0)
+_real("new_tokens_per_turn", "tokens", "tokens from outside in each later turn [dL]", "scenario")
+_real("output_tokens_per_turn", "tokens", "generated tokens in each turn [OSL]", "scenario", at_least=1)
+_real("output_retention_fraction", "-", "share of the output kept in context [r]", "scenario", at_most=1)
+_real("first_turn_new_tokens", "tokens", "tokens to prefill in turn 1 on a hit [n1]", "scenario", above=0)
+_real("shared_prefix_tokens", "tokens", "prefix that all sessions share [S]", "scenario")
+_count("scenario_sessions", "sessions", "sessions of the operating point [C]; NULL if not fixed", "scenario",
+       nullable=True)  # fmt: skip
+_count("scenario_gpus", "GPUs", "GPUs of the operating point; NULL if not fixed", "scenario", nullable=True)
+_text("scenario_source", "where the scenario comes from", "scenario")
+
+# --- accounting -----------------------------------------------------------------------------------
+_text("path", "input file, relative to the folder given")
+_text("sha256", "hash of the file's bytes as read")
+_text("format", "format recognised; NULL where the file was rejected unread", nullable=True)
+_text("tool", "tool that wrote the file", nullable=True)
+for _name, _meaning in (
+    ("rows_read", "data rows in the file"),
+    ("rows_accepted", "rows that became serving points"),
+    ("rows_duplicate", "rows that say what an earlier row says"),
+    ("rows_superseded", "rows that a newer run of the same configuration replaces"),
+    ("rows_quarantined", "rows that cannot be right or cannot be used"),
+):
+    _count(_name, "rows", _meaning, "accounting", at_least=0)
+_text("rejected_reason", "why the file was not read; NULL where it was", "accounting", nullable=True)
+_text("reason", "why the row is not used", "accounting")
+_text("detail", "what is wrong with the row, in words", "accounting")
+_text("raw", "the row as read, JSON text", "accounting")

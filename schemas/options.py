@@ -1,0 +1,46 @@
+"""What a user can choose about a build: one typed model, its defaults and their meaning."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+KvContext = Literal["mean", "p95", "peak"]
+ClosedLoop = Literal["arrival", "article"]
+KvLayout = Literal["ideal", "paged"]
+Pool = Literal["prefill", "decode"]
+
+
+class MappingOptions(BaseModel):
+    """How serving points are carried to agents."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kv_context: KvContext = Field(default="mean", description="context at which a session's KV is counted")
+    closed_loop: ClosedLoop = Field(default="arrival", description="sessions that fill a replica")
+    reserve_fraction: float = Field(
+        default=0.10, ge=0.0, lt=1.0, description="share of GPU memory kept from weights and KV"
+    )
+    kv_layout: KvLayout = Field(default="paged", description="what sliding windows free: ideal all, paged nothing")
+    parked_kv: Pool = Field(default="prefill", description="pool of a disaggregated replica that keeps idle KV")
+    cluster_gpus: PositiveInt | None = Field(default=None, description="GPUs of the cluster; None: no cluster view")
+
+
+class BuildOptions(MappingOptions):
+    """All options of a build; what a scheduled run is given too."""
+
+    tables: tuple[Path, ...] = Field(default=(), description="files and folders of tables; none: the shipped ones")
+    scenarios: tuple[str, ...] = Field(default=(), description="scenario files and slugs; none: the shipped ones")
+    synthesize: bool | None = Field(
+        default=None, description="roofline points where no table covers; None: only without tables"
+    )
+    hardware: Path | None = Field(default=None, description="a user's own hardware catalogue")
+    models: Path | None = Field(default=None, description="a user's own model catalogue")
+    out: Path = Field(default=Path("lake"), description="folder of the lake")
+    runner: Literal["threads", "dask"] = Field(default="threads", description="what runs the partitions")
+    strict: bool = Field(default=False, description="publish nothing if a row or file is not used")
+
+    @property
+    def mapping(self) -> MappingOptions:
+        """The part that concerns the mapping alone."""
+        return MappingOptions.model_validate({name: getattr(self, name) for name in MappingOptions.model_fields})

@@ -1,0 +1,100 @@
+"""The scenario catalogue: how the sessions of an agent workload behave (MODEL section 2)."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from schemas.slugs import Slug
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+# The upper bounds lie far beyond any workload; they stop overflow and slips of a unit.
+Tokens = Annotated[float, Field(ge=0.0, le=1e9)]
+SomeTokens = Annotated[float, Field(gt=0.0, le=1e9)]
+TokensFromOne = Annotated[float, Field(ge=1.0, le=1e9)]
+Seconds = Annotated[float, Field(ge=0.0, le=1e7)]
+
+
+class FixedCache(BaseModel):
+    """A cache that keeps a session's prefix with one chance, whatever the pause."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    model: Literal["fixed"] = "fixed"
+    hit_rate: Fraction
+
+
+class Scenario(BaseModel):
+    """One agent workload, independent of hardware and model. Symbols in brackets: MODEL section 2."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    #: What a file may write in place of a field, and the field that it stands for.
+    short_forms: ClassVar[dict[str, tuple[str, ...]]] = {"cache_hit_rate": ("cache", "hit_rate")}
+
+    slug: Slug
+    name: str = Field(default_factory=lambda given: str(given.get("slug")), min_length=1)
+    source: str = Field(default="not stated", min_length=1)
+    turns: float = Field(ge=1.0, le=1e6, description="mean LLM calls in a task [N]")
+    think_time_s: Seconds = Field(description="mean pause after each turn [Z]")
+    initial_prompt_tokens: SomeTokens = Field(description="context of turn 1 [L0]")
+    new_tokens_per_turn: Tokens = Field(description="tokens from outside in each later turn [dL]")
+    output_tokens_per_turn: TokensFromOne = Field(description="generated tokens in each turn [OSL]")
+    output_retention_fraction: Fraction = Field(default=1.0, description="share of output kept in context [r]")
+    shared_prefix_tokens: Tokens = Field(default=0.0, description="prefix all sessions share [S]")
+    first_turn_new_tokens: SomeTokens = Field(
+        default_factory=lambda given: float(
+            given.get("initial_prompt_tokens", 0.0) - given.get("shared_prefix_tokens", 0.0)
+        ),
+        description="tokens to prefill in turn 1 on a hit; L0 - S where nothing is said [n1]",
+    )
+    cache: FixedCache = Field(description="chance that a turn finds its prefix cached [h]")
+    sessions: int | None = Field(default=None, ge=1, le=10**9, description="sessions of the operating point [C]")
+    gpus: int | None = Field(default=None, ge=1, le=10**6, description="GPUs that serve those sessions")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_short_forms(cls, given: Any) -> Any:
+        """``cache_hit_rate: x`` is short for a fixed cache."""
+        if not isinstance(given, dict) or "cache_hit_rate" not in given:
+            return given
+        if "cache" in given:
+            raise ValueError("cache_hit_rate and cache say the same thing: give one of them")
+        rest = {name: value for name, value in given.items() if name != "cache_hit_rate"}
+        return rest | {"cache": {"model": "fixed", "hit_rate": given["cache_hit_rate"]}}
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "Scenario":
+        if self.shared_prefix_tokens >= self.initial_prompt_tokens:
+            raise ValueError("shared_prefix_tokens must be less than initial_prompt_tokens")
+        if self.first_turn_new_tokens > self.initial_prompt_tokens - self.shared_prefix_tokens:
+            raise ValueError("first_turn_new_tokens must not exceed initial_prompt_tokens - shared_prefix_tokens")
+        if self.turns > 1 and self.new_tokens_per_turn == 0:
+            raise ValueError("new_tokens_per_turn must be more than 0 where a task has more than one turn")
+        if self.gpus is not None and self.sessions is None:
+            raise ValueError("gpus says how many GPUs serve the sessions: give sessions too")
+        return self
+
+    @property
+    def cache_hit_rate(self) -> float:
+        return self.cache.hit_rate
+
+    @property
+    def context_growth_tokens(self) -> float:
+        """Tokens by which the context grows from turn to turn: dL + r * OSL."""
+        return self.new_tokens_per_turn + self.output_retention_fraction * self.output_tokens_per_turn
+
+    @property
+    def mean_context_tokens(self) -> float:
+        """Lbar = L0 + (N - 1)/2 * (dL + r * OSL)."""
+        return self.initial_prompt_tokens + (self.turns - 1) / 2 * self.context_growth_tokens
+
+    @property
+    def peak_context_tokens(self) -> float:
+        """Context of the last turn and its output: L(N) + OSL."""
+        last = self.initial_prompt_tokens + (self.turns - 1) * self.context_growth_tokens
+        return last + self.output_tokens_per_turn
+
+    @property
+    def final_context_tokens(self) -> float:
+        """What the article's Step 8 calls the final context: L0 + N * (dL + r * OSL)."""
+        return self.initial_prompt_tokens + self.turns * self.context_growth_tokens

@@ -1,0 +1,153 @@
+"""The tables of a lake: which fields each has, its key and its partitions."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from schemas.fields import FIELDS, Field
+
+#: Raised when a published column changes its meaning or goes; additions keep it.
+SCHEMA_VERSION: Final = "1.0"
+
+_ORIGIN = ("point_id", "source", "source_file", "source_row", "tool_version")
+_WHAT = (
+    "hardware", "hardware_name", "prefill_hardware", "decode_hardware", "model", "model_name", "weight_dtype",
+    "expert_dtype", "linear_dtype", "kv_dtype", "attention_dtype", "backend", "backend_version", "serving_mode",
+)  # fmt: skip
+_SHAPE = (
+    "tp", "pp", "dp", "cp", "moe_tp", "moe_ep",
+    "prefill_workers", "prefill_tp", "prefill_pp", "prefill_dp", "prefill_cp", "prefill_moe_tp", "prefill_moe_ep",
+    "prefill_batch",
+    "decode_workers", "decode_tp", "decode_pp", "decode_dp", "decode_cp", "decode_moe_tp", "decode_moe_ep",
+    "decode_batch",
+    "gpus_per_replica",
+)  # fmt: skip
+IDENTITY: Final = _ORIGIN + _WHAT + _SHAPE
+
+_SERVING_POINT = (
+    *IDENTITY,
+    "isl_tokens", "osl_tokens", "prefix_tokens", "concurrency_reported", "batch_per_rank",
+    "context_requests_per_step", "context_tokens_per_step", "in_flight_requests",
+    "ttft_ms", "tpot_ms", "request_latency_ms", "requests_per_s", "output_tokens_per_s_per_gpu",
+    "tokens_per_s_per_user", "memory_bytes_per_gpu", "mixed_step_ms", "decode_step_ms", "latency_statistic",
+    "tpot_source", "draft_tokens", "accepted_tokens",
+)  # fmt: skip
+_AGENT_POINT = (
+    *IDENTITY,
+    "isl_tokens", "osl_tokens", "prefix_tokens", "concurrency_reported", "batch_per_rank",
+    "context_requests_per_step", "memory_bytes_per_gpu", "latency_statistic", "draft_tokens", "accepted_tokens",
+    "scenario", "scenario_name", "interpolated", "transfer_method",
+    "serving_requests_per_s", "sessions", "activity_fraction", "in_flight_requests", "cache_hit_rate",
+    "mean_context_tokens", "peak_context_tokens", "prefill_tokens_per_turn",
+    "ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms", "task_time_s",
+    "turns_per_s", "turns_per_s_per_gpu", "tasks_per_s_per_gpu", "tasks_per_hour_per_gpu",
+    "tasks_per_s_per_gpu_step9", "output_tokens_per_s_per_gpu", "decode_tokens_per_s_per_user",
+    "e2e_tokens_per_s_per_user", "sessions_per_gpu",
+    "cluster_replicas", "turns_per_s_per_cluster_gpu", "tasks_per_hour_per_cluster_gpu",
+    "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "kv_bytes_per_gpu",
+    "max_sessions_mean_context", "max_sessions_p95_context", "max_sessions_peak_context", "max_sessions",
+    "kv_utilization_fraction", "kv_layout",
+    "feasible", "infeasible_reason", "binding_limit", "on_frontier", "on_frontier_3d",
+)  # fmt: skip
+_OPERATING_POINT = (
+    *(name for name in _AGENT_POINT if not name.startswith("on_frontier")),
+    "gpus", "replicas", "sessions_wanted", "sessions_admitted", "cluster_turns_per_s", "on_frontier", "on_frontier_3d",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: its fields in order, what makes a row unique, and its partition columns."""
+
+    name: str
+    description: str
+    field_names: tuple[str, ...]
+    key: tuple[str, ...]
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields, in the order of the columns."""
+        return tuple(FIELDS[name] for name in self.field_names)
+
+
+TABLES: Final[dict[str, Table]] = {
+    table.name: table
+    for table in (
+        Table(
+            "serving_points",
+            "One row for each accepted row of a standard-serving table; figures of ONE replica.",
+            _SERVING_POINT,
+            ("point_id",),
+            ("hardware", "model"),
+        ),
+        Table(
+            "agent_points",
+            "Each serving point carried over to each scenario, and the points where a curve meets the KV wall.",
+            _AGENT_POINT,
+            ("point_id", "scenario"),
+            ("hardware", "model", "scenario"),
+        ),
+        Table(
+            "agent_frontier",
+            "The agent points on the two- or three-dimensional frontier of their group "
+            "(hardware, model, weight_dtype, scenario).",
+            _AGENT_POINT,
+            ("point_id", "scenario"),
+            ("hardware", "model", "scenario"),
+        ),
+        Table(
+            "operating_points",
+            "Each configuration at the number of sessions that its scenario fixes, on the scenario's GPUs; "
+            "figures are of ONE replica unless the name says otherwise.",
+            _OPERATING_POINT,
+            ("point_id", "scenario"),
+            ("hardware", "model", "scenario"),
+        ),
+        Table(
+            "quarantine",
+            "Every row that is not used and why.",
+            ("source_file", "source_row", "reason", "detail", "raw"),
+            ("source_file", "source_row"),
+        ),
+        Table(
+            "sources",
+            "Every input file and what became of its rows.",
+            (
+                "path", "sha256", "format", "tool", "tool_version", "rows_read", "rows_accepted",
+                "rows_duplicate", "rows_superseded", "rows_quarantined", "rejected_reason",
+            ),
+            ("path",),
+        ),
+        Table(
+            "hardware",
+            "The hardware catalogue.",
+            (
+                "hardware", "hardware_name", "vendor", "hbm_bytes", "hbm_printed_gb",
+                "hbm_bandwidth_bytes_per_s", "bf16_flops_per_s", "fp8_flops_per_s", "fp4_flops_per_s",
+                "gpus_per_node", "figures_from",
+            ),
+            ("hardware",),
+        ),
+        Table(
+            "models",
+            "The model catalogue.",
+            (
+                "model", "model_name", "layers", "max_context_tokens", "parameters_total",
+                "parameters_active", "parameters_non_expert", "weight_dtype", "weight_bytes", "kv_dtype",
+                "attention", "figures_from",
+            ),
+            ("model",),
+        ),
+        Table(
+            "scenarios",
+            "The agent workloads of this release.",
+            (
+                "scenario", "scenario_name", "turns", "think_time_s", "initial_prompt_tokens",
+                "new_tokens_per_turn", "output_tokens_per_turn", "output_retention_fraction",
+                "first_turn_new_tokens", "shared_prefix_tokens", "cache_hit_rate", "mean_context_tokens",
+                "peak_context_tokens", "scenario_sessions", "scenario_gpus", "scenario_source",
+            ),
+            ("scenario",),
+        ),
+    )
+}  # fmt: skip
