@@ -1,0 +1,93 @@
+"""The closed loop: sessions that take turns and pause (Steps 1-3 and 9).
+
+A session is in flight for R and pauses for Z. Times in seconds, rates per second.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from transforms.numbers import Number, maximum, minimum
+
+ClosedLoop = Literal["arrival", "article"]
+Array = npt.NDArray[np.float64]
+
+
+def activity_fraction(turn_latency_s: Number, think_time_s: Number) -> Number:
+    """Step 1: ``rho = R / (R + Z)``, the share of its time that a session is in flight."""
+    return turn_latency_s / (turn_latency_s + think_time_s)
+
+
+def in_flight_per_station(requests_per_s: Number, latency_s: Number, stations: Number) -> Number:
+    """``b``: requests in flight at one station, by Little's law. A table's slot count is not it."""
+    return requests_per_s * latency_s / stations
+
+
+def sessions_that_fill(in_flight: Number, rho: Number, stations: Number, closed_loop: ClosedLoop = "arrival") -> Number:
+    """Sessions that keep ``in_flight`` requests at each of the stations (Step 1, MODEL 5.4).
+
+    ``arrival``: a session that starts a turn meets the others only (arrival theorem),
+    ``C = s * (1 + (b - 1)/rho)``; below one request in flight a session meets nobody and
+    ``C = s * b``. ``article``: ``C = s * b / rho``. Both give ``s * b`` where nobody pauses.
+    """
+    if closed_loop == "article":
+        return stations * in_flight / rho
+    return stations * maximum(in_flight, 1.0 + (in_flight - 1.0) / rho)
+
+
+def in_flight_of_sessions(
+    sessions: Number, rho: Number, stations: Number, closed_loop: ClosedLoop = "arrival"
+) -> Number:
+    """Requests in flight at all stations that so many sessions keep: ``sessions_that_fill`` turned round.
+
+    This is what is in flight while a session is served; the mean over time is ``C * rho``.
+    """
+    if closed_loop == "article":
+        return sessions * rho
+    per_station = sessions / stations
+    return stations * minimum(per_station, 1.0 + (per_station - 1.0) * rho)
+
+
+def turns_per_s(sessions: Number, turn_latency_s: Number, think_time_s: Number) -> Number:
+    """Step 2: ``X_turn = C / (R + Z)``."""
+    return sessions / (turn_latency_s + think_time_s)
+
+
+def task_time_s(turns: Number, turn_latency_s: Number, think_time_s: Number) -> Number:
+    """Step 3: ``T_task = N * (R + Z)``; a pause also follows the last turn."""
+    return turns * (turn_latency_s + think_time_s)
+
+
+def tasks_per_s_step9(serving_requests_per_s: Number, turns: Number, rho: Number) -> Number:
+    """Step 9 as printed: ``X_serving / N * rho``.
+
+    It counts rho twice where B is read as requests in flight; kept because readers look for it.
+    """
+    return serving_requests_per_s / turns * rho
+
+
+def solve_in_flight(
+    latency_s: Callable[[Array], Array],
+    sessions_per_station: Array,
+    think_time_s: float,
+    lowest: Array,
+    highest: Array,
+    closed_loop: ClosedLoop = "arrival",
+) -> Array:
+    """Requests in flight at a station when so many sessions share it (Step 7, MODEL 5.7).
+
+    Solves ``b = 1 + (c - 1) * rho(b)`` (article: ``b = c * rho(b)``) by bisection between
+    ``lowest`` and ``highest``; where no sign changes there, the nearer end is returned.
+    ``latency_s`` maps an array of b to the turn latencies R. All arrays of one length.
+    """
+    low, high = lowest.astype(np.float64), highest.astype(np.float64)
+    for _ in range(80):
+        middle = (low + high) / 2
+        rho = activity_fraction(latency_s(middle), think_time_s)
+        sessions = sessions_that_fill(middle, rho, 1.0, closed_loop)
+        too_many = sessions > sessions_per_station
+        high = np.where(too_many, middle, high)
+        low = np.where(too_many, low, middle)
+    return (low + high) / 2

@@ -1,0 +1,75 @@
+"""The few operations that floats, NumPy arrays and Polars expressions spell differently.
+
+With these, every equation in ``transforms/equations`` is one plain function that takes any of the
+three. Mixed arguments are fine as long as at most one kind of vector is among them.
+"""
+
+import math
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+#: A float, a NumPy array or a Polars expression. ``Any``, because arithmetic between the three is
+#: resolved at run time and no annotation says "the same kind as the arguments" for all of them.
+Number = Any
+
+
+def minimum(*values: Number) -> Number:
+    """The smallest of the values, element by element."""
+    if any(isinstance(value, pl.Expr) for value in values):
+        return pl.min_horizontal(*(_as_expr(value) for value in values))
+    return reduce(np.minimum, values) if _any_array(values) else min(values)
+
+
+def maximum(*values: Number) -> Number:
+    """The largest of the values, element by element."""
+    if any(isinstance(value, pl.Expr) for value in values):
+        return pl.max_horizontal(*(_as_expr(value) for value in values))
+    return reduce(np.maximum, values) if _any_array(values) else max(values)
+
+
+def where(condition: Number, then: Number, otherwise: Number) -> Number:
+    """``then`` where the condition holds, else ``otherwise``, element by element."""
+    if any(isinstance(value, pl.Expr) for value in (condition, then, otherwise)):
+        return pl.when(_as_expr(condition)).then(_as_expr(then)).otherwise(_as_expr(otherwise))
+    if _any_array((condition, then, otherwise)):
+        return np.where(condition, then, otherwise)
+    return then if condition else otherwise
+
+
+def ceil(value: Number) -> Number:
+    """The smallest whole number not below the value."""
+    if isinstance(value, pl.Expr):
+        return value.ceil()
+    return np.ceil(value) if isinstance(value, np.ndarray) else float(math.ceil(value))
+
+
+def floor(value: Number) -> Number:
+    """The largest whole number not above the value."""
+    if isinstance(value, pl.Expr):
+        return value.floor()
+    return np.floor(value) if isinstance(value, np.ndarray) else float(math.floor(value))
+
+
+def sqrt(value: Number) -> Number:
+    """The square root."""
+    if isinstance(value, pl.Expr):
+        return value.sqrt()
+    return np.sqrt(value) if isinstance(value, np.ndarray) else math.sqrt(value)
+
+
+def log2(value: Number) -> Number:
+    """The logarithm to the base 2."""
+    if isinstance(value, pl.Expr):
+        return value.log(2)
+    return np.log2(value) if isinstance(value, np.ndarray) else math.log2(value)
+
+
+def _as_expr(value: Number) -> pl.Expr:
+    return value if isinstance(value, pl.Expr) else pl.lit(value)
+
+
+def _any_array(values: tuple[Number, ...]) -> bool:
+    return any(isinstance(value, np.ndarray) for value in values)

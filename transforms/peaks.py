@@ -1,0 +1,70 @@
+"""No row may read memory or compute faster than its GPUs can: rows that do are wrong, not fast."""
+
+import polars as pl
+
+from schemas.catalogue import HardwareCatalogue, ModelCatalogue
+from schemas.dtypes import BYTES_PER_WEIGHT
+from schemas.hardware import Hardware
+from schemas.models import ModelSpec
+from transforms.rules import Rule, flag_rows
+
+#: Rows print three decimals and data sheets round their peaks.
+PEAK_TOLERANCE = 0.03
+
+
+def flag_above_peak(rows: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue) -> pl.DataFrame:
+    """Rows flagged whose TPOT or throughput implies more than the peak of their GPUs.
+
+    Both are lower bounds on the work: every decode step reads the weights that one token uses, and
+    every request computes its new tokens once.
+    """
+    if rows.is_empty():
+        return rows
+    keys = ["prefill_hardware", "decode_hardware", "model"]
+    parts = []
+    for (prefill, decode, model), part in rows.group_by(keys, maintain_order=True):
+        if None in (prefill, decode, model):
+            parts.append(part)
+            continue
+        rules = _peak_rules(hardware.get(str(prefill)), hardware.get(str(decode)), models.get(str(model)))
+        parts.append(flag_rows(part, rules))
+    return pl.concat(parts)
+
+
+def _peak_rules(prefill_gpu: Hardware, decode_gpu: Hardware, spec: ModelSpec) -> list[Rule]:
+    c = pl.col
+    embedded = spec.parameters.embedding
+    used = spec.parameters_active - (embedded if spec.parameters.output_head else 0)
+    linear = spec.parameters.attention + spec.parameters.dense_mlp + spec.parameters.shared_experts
+    expert = spec.parameters_per_expert * (spec.moe.experts_per_token if spec.moe else 0)
+    tp = pl.coalesce("tp", "decode_tp")
+    ranks = pl.coalesce("dp", "decode_dp") * pl.coalesce("cp", "decode_cp")
+    read = linear * _bytes("linear_dtype") / tp + (expert * _bytes("expert_dtype")).fill_null(0.0) / (tp * ranks)
+    decode_s = read / decode_gpu.hbm_bandwidth_bytes_per_s
+    fastest = max(
+        rate
+        for gpu in (prefill_gpu, decode_gpu)
+        for rate in (gpu.flops_per_s.bf16, gpu.flops_per_s.fp8, gpu.flops_per_s.fp4)
+        if rate is not None
+    )
+    new_tokens = c("isl_tokens") - c("prefix_tokens") + c("osl_tokens") - 1
+    flops_per_s = 2.0 * used * new_tokens * c("requests_per_s") / c("gpus_per_replica")
+    return [
+        Rule(
+            "above_peak_bandwidth",
+            decode_s > c("tpot_ms") * c("accepted_tokens") / 1e3 * (1 + PEAK_TOLERANCE),
+            pl.format(
+                "reading the weights of one token takes {} ms at peak bandwidth, the tpot is {} ms",
+                (decode_s * 1e3).round(3), "tpot_ms",
+            ),
+        ),
+        Rule(
+            "above_peak_flops",
+            flops_per_s > fastest * (1 + PEAK_TOLERANCE),
+            pl.format("the throughput takes {} FLOP/s on each GPU, its peak is {}", flops_per_s, pl.lit(fastest)),
+        ),
+    ]  # fmt: skip
+
+
+def _bytes(dtype_column: str) -> pl.Expr:
+    return pl.col(dtype_column).replace_strict(BYTES_PER_WEIGHT, default=None, return_dtype=pl.Float64)

@@ -1,0 +1,31 @@
+"""The formats that can be read, and which one a file is in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from transforms.sources import aiconfigurator
+from transforms.sources.rows import FileRejectedError, InputFile, Reading
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: ``recognises`` looks at the content alone, ``read`` raises ``FileRejectedError``."""
+
+    name: str
+    recognises: Callable[[InputFile], bool]
+    read: Callable[[InputFile], Reading]
+
+
+FORMATS: Final = tuple(Format(module.NAME, module.recognises, module.read) for module in (aiconfigurator,))
+
+
+def read_file(file: InputFile) -> Reading:
+    """The file's rows, by the first format that recognises it. Raises ``FileRejectedError``."""
+    if not file.content.strip():
+        raise FileRejectedError("the file is empty")
+    for format_ in FORMATS:
+        if format_.recognises(file):
+            return format_.read(file)
+    known = ", ".join(format_.name for format_ in FORMATS)
+    raise FileRejectedError(f"not in a form that can be read (known: {known})")
