@@ -1,0 +1,1 @@
+"""Shipped data: the catalogues of hardware, models and scenarios, and standard-serving tables."""
