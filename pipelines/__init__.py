@@ -1,0 +1,1 @@
+"""What touches the world: files, Prefect, DuckDB and the command line."""

@@ -1,0 +1,67 @@
+"""The second stage: serving points to agent points, frontiers and operating points, a partition at a time."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from schemas.catalogue import HardwareCatalogue, ModelCatalogue
+from schemas.frames import conform, in_columns_of
+from schemas.options import MappingOptions
+from schemas.scenarios import Scenario
+from transforms.agent_points.carry import Setting, carry_points
+from transforms.frontier import mark_frontiers
+from transforms.operating_points import operating_points
+from transforms.synthesize import synthesize_points
+
+
+@dataclass(frozen=True)
+class Partition:
+    """All serving points of one model on one GPU, or on one pair of prefill and decode GPUs."""
+
+    hardware: str
+    model: str
+    points: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A partition at one scenario: rows of the tables of these names, not yet validated."""
+
+    agent_points: pl.DataFrame
+    operating_points: pl.DataFrame
+
+
+def synthesize_missing(points: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue) -> pl.DataFrame:
+    """Roofline points of each GPU and model of the catalogues that no table covers."""
+    covered = set(points.select("decode_hardware", "model").unique().iter_rows())
+    covered |= set(points.select("prefill_hardware", "model").unique().iter_rows())
+    parts = [
+        synthesize_points([gpu], [spec for spec in models if (gpu.slug, spec.slug) not in covered]) for gpu in hardware
+    ]
+    return conform(pl.concat(parts), "serving_points")
+
+
+def split_partitions(points: pl.DataFrame) -> list[Partition]:
+    """The points by hardware and model, largest first."""
+    parts = points.partition_by("hardware", "model", as_dict=True, maintain_order=True)
+    partitions = [Partition(str(key[0]), str(key[1]), part) for key, part in parts.items()]
+    return sorted(partitions, key=lambda partition: -partition.points.height)
+
+
+def carry_partition(
+    partition: Partition,
+    scenarios: Sequence[Scenario],
+    hardware: HardwareCatalogue,
+    models: ModelCatalogue,
+    options: MappingOptions,
+) -> Iterator[Carried]:
+    """The partition at each scenario."""
+    points = partition.points
+    prefill_gpu = hardware.get(str(points["prefill_hardware"].first()))
+    decode_gpu = hardware.get(str(points["decode_hardware"].first()))
+    spec = models.get(partition.model)
+    for scenario in scenarios:
+        setting = Setting(scenario, spec, prefill_gpu, decode_gpu, options)
+        carried = mark_frontiers(carry_points(points, setting))
+        yield Carried(in_columns_of(carried, "agent_points"), operating_points(carried, setting))

@@ -1,0 +1,42 @@
+"""`agent-pareto`: the command line. Each command lives in a module of ``pipelines/commands``."""
+
+import sys
+
+import typer
+
+from pipelines.commands import hardware, scenarios
+from pipelines.commands.build import build_command
+from pipelines.commands.check import check_command
+from pipelines.commands.frontier import frontier_command
+from pipelines.commands.models import app as models_app
+from pipelines.commands.query import query_command
+from pipelines.commands.releases import releases_app
+from schemas.errors import UserError
+
+app = typer.Typer(
+    name="agent-pareto",
+    help="What GPUs deliver to AI agents: serving tables in, Pareto frontiers of agent workloads out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("build")(build_command)
+app.command("check")(check_command)
+app.command("query")(query_command)
+app.command("frontier")(frontier_command)
+app.add_typer(scenarios.app, name="scenarios")
+app.add_typer(hardware.app, name="hardware")
+app.add_typer(models_app, name="models")
+app.add_typer(releases_app, name="releases")
+
+
+def main() -> None:
+    """Runs a command; what a user can mend is said in a sentence, with exit code 1."""
+    try:
+        app()
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""`agent-pareto check`: read and validate tables, publish nothing."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from pipelines.reading import FileAccount, Inputs
+
+
+def check_command(
+    tables: Annotated[
+        list[Path] | None,
+        typer.Option("--tables", help="A table file or a folder of them; may be repeated. Without: those in data/."),
+    ] = None,
+    hardware: Annotated[Path | None, typer.Option("--hardware", help="Your own hardware catalogue.")] = None,
+    models: Annotated[Path | None, typer.Option("--models", help="Your own model catalogue.")] = None,
+    output_format: Annotated[Literal["table", "json"], typer.Option("--format", help="json: for machines.")] = "table",
+) -> None:
+    """Read and judge tables: rows accepted, duplicate, superseded and quarantined, files rejected.
+
+    Exit 1 if a row was quarantined or a file rejected.
+    """
+    from pipelines.catalogues import load_hardware, load_models
+    from pipelines.inputs import find_files
+    from pipelines.progress import progress, shown_progress
+    from pipelines.reading import read_inputs
+    from pipelines.stages import READING, SHIPPED_TABLES
+
+    files = find_files(tuple(tables or (SHIPPED_TABLES,)))
+    with shown_progress():
+        progress().start(READING, len(files))
+        inputs = read_inputs(
+            files,
+            load_hardware(hardware),
+            load_models(models),
+            on_file=lambda shown: progress().advance(READING),
+        )
+    if output_format == "json":
+        _print_json(inputs)
+    else:
+        _print_tables(inputs)
+    if inputs.faults:
+        raise typer.Exit(1)
+
+
+def _print_json(inputs: "Inputs") -> None:
+    import json
+
+    names = (
+        "path", "format", "tool_version", "rows_read", "rows_accepted", "rows_duplicate", "rows_superseded",
+        "quarantined", "rejected_reason",
+    )  # fmt: skip
+    files = [{name: getattr(account, name) for name in names} for account in inputs.accounts]
+    typer.echo(json.dumps({"files": files}, indent=2, ensure_ascii=False))
+
+
+def _print_tables(inputs: "Inputs") -> None:
+    from pipelines.commands.tables import print_table
+    from pipelines.stages import faults_in_words
+
+    formats = sorted({account.format or "rejected" for account in inputs.accounts})
+    rows = []
+    for name in formats:
+        accounts = [account for account in inputs.accounts if (account.format or "rejected") == name]
+        rows.append((name, f"{len(accounts):,}", *_counts(accounts)))
+    if len(formats) > 1:
+        rows.append(("total", f"{len(inputs.accounts):,}", *_counts(inputs.accounts)))
+    print_table(("format", "files", "rows", "accepted", "duplicate", "superseded", "quarantined"), rows)
+    if inputs.faults:
+        print(f"Not used:\n{faults_in_words(inputs, at_most=40)}")
+    reasons: dict[str, int] = {}
+    for account in inputs.accounts:
+        for reason, count in account.quarantined.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    for reason, count in sorted(reasons.items(), key=lambda item: -item[1]):
+        print(f"quarantined, {reason}: {count:,}")
+
+
+def _counts(accounts: "tuple[FileAccount, ...] | list[FileAccount]") -> tuple[str, ...]:
+    names = ("rows_read", "rows_accepted", "rows_duplicate", "rows_superseded", "rows_quarantined")
+    return tuple(f"{sum(getattr(account, name) for account in accounts):,}" for name in names)

@@ -1,0 +1,65 @@
+"""`agent-pareto hardware`: the hardware catalogue."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from schemas.hardware import Hardware
+
+app = typer.Typer(help="The hardware catalogue.", no_args_is_help=True)
+
+_COLUMNS = (
+    "slug",
+    "memory\nGB",
+    "bandwidth\nGB/s",
+    "BF16\nTFLOP/s",
+    "FP8\nTFLOP/s",
+    "FP4\nTFLOP/s",
+    "GPUs\na node",
+)
+_CAPTION = "1 GB = 10^9 bytes. Memory as the driver reports it; FLOP/s dense."
+
+
+@app.callback()
+def _group() -> None:
+    """The hardware catalogue."""
+
+
+@app.command("list")
+def list_hardware(
+    output_format: Annotated[
+        Literal["table", "json"], typer.Option("--format", help="json: every figure with its source.")
+    ] = "table",
+    hardware: Annotated[
+        Path | None, typer.Option("--hardware", help="A YAML file whose entries join the shipped ones.")
+    ] = None,
+) -> None:
+    """List the GPUs: figures of one GPU, rates without sparsity.
+
+    The JSON has the form of a catalogue file.
+    """
+    from pipelines.catalogues import load_hardware
+
+    catalogue = load_hardware(hardware)
+    if output_format == "json":
+        import json
+
+        entries = [entry.model_dump(mode="json", exclude_none=True) for entry in catalogue]
+        typer.echo(json.dumps({"hardware": entries}, indent=2, ensure_ascii=False))
+    else:
+        from pipelines.commands.tables import print_table
+
+        print_table(_COLUMNS, (_row(entry) for entry in catalogue), caption=_CAPTION)
+
+
+def _row(gpu: "Hardware") -> tuple[str, ...]:
+    rates = (gpu.flops_per_s.bf16, gpu.flops_per_s.fp8, gpu.flops_per_s.fp4)
+    return (
+        gpu.slug,
+        f"{gpu.hbm_bytes / 1e9:.1f}",
+        f"{gpu.hbm_bandwidth_bytes_per_s / 1e9:,.0f}",
+        *("-" if rate is None else f"{rate / 1e12:,.0f}" for rate in rates),
+        str(gpu.gpus_per_node),
+    )

@@ -1,0 +1,96 @@
+"""`agent-pareto releases`: list, roll back and prune the releases of a lake."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+DEFAULT_LAKE = Path("lake")
+GRACE_MINUTES = 60.0
+
+LakeOption = Annotated[Path, typer.Option("--lake", help="The lake's folder.")]
+
+releases_app = typer.Typer(help="The releases of a lake.", no_args_is_help=True)
+
+
+@releases_app.callback()
+def _group() -> None:
+    """The releases of a lake."""
+
+
+@releases_app.command("list")
+def list_command(
+    lake: LakeOption = DEFAULT_LAKE,
+    output_format: Annotated[
+        Literal["table", "json"], typer.Option("--format", help="json: also the rows of each table.")
+    ] = "table",
+) -> None:
+    """List the releases, oldest first, and which one is current."""
+    import sys
+
+    from pipelines.lake.formats import write_json, write_table
+    from pipelines.lake.layout import Lake
+    from pipelines.lake.reader import current_id, list_releases
+    from schemas.errors import UserError
+
+    releases = list_releases(lake)
+    if not releases:
+        raise UserError(f"{lake} holds no release: run `agent-pareto build --out {lake}` first.")
+    current = current_id(Lake.at(lake))
+    columns = ["release", "current", "created_at", "code_version", "schema_version", "rows", "bytes"]
+    rows: list[list[object]] = []
+    for release in releases:
+        manifest = release.manifest
+        tables = manifest["tables"]
+        rows.append(
+            [
+                release.id,
+                release.id == current,
+                manifest["created_at"],
+                manifest["code_version"],
+                manifest["schema_version"],
+                {name: table["rows"] for name, table in tables.items()},
+                sum(table["bytes"] for table in tables.values()),
+            ]
+        )
+    if output_format == "json":
+        write_json(sys.stdout, columns, rows)
+        return
+    for row in rows:
+        row[1] = "current" if row[1] else ""
+        row[5] = sum(row[5].values()) if isinstance(row[5], dict) else 0
+    write_table(sys.stdout, columns, rows, max_rows=0)
+
+
+@releases_app.command("rollback")
+def rollback_command(
+    release_id: Annotated[str, typer.Argument(metavar="ID", help="A release that `releases list` shows.")],
+    lake: LakeOption = DEFAULT_LAKE,
+) -> None:
+    """Make an earlier (or later) release the current one. Nothing is deleted."""
+    from pipelines.lake.retention import rollback
+
+    release = rollback(lake, release_id)
+    typer.echo(f"{release.id} is now the current release of {lake}.")
+
+
+@releases_app.command("prune")
+def prune_command(
+    keep: Annotated[int, typer.Option("--keep", metavar="N", min=1, help="How many of the newest releases stay.")],
+    lake: LakeOption = DEFAULT_LAKE,
+    grace_minutes: Annotated[
+        float,
+        typer.Option("--grace-minutes", min=0, help="A release stays so long after it was current; 0 if nobody reads."),
+    ] = GRACE_MINUTES,
+) -> None:
+    """Delete all but the newest N releases; never the current one, nor one that a reader may still hold."""
+    from pipelines.lake.retention import prune
+
+    pruned = prune(lake, keep, timedelta(minutes=grace_minutes))
+    for release_id in pruned.deleted:
+        typer.echo(f"deleted {release_id}")
+    for release_id in pruned.left_for_readers:
+        typer.echo(f"left    {release_id}: it was current less than {grace_minutes:g} minutes ago")
+    if not pruned.deleted and not pruned.left_for_readers:
+        typer.echo("Nothing to delete.")

@@ -1,0 +1,90 @@
+"""Finds the input files and reads them, one at a time: bytes in, rows of the common shape out."""
+
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from schemas.errors import UserError
+from transforms.sources.rows import FileRejectedError, InputFile
+
+#: Files of these endings in a folder are taken for tables; a file that is named itself is always read.
+TABLE_SUFFIXES: Final = (".csv", ".json", ".jsonl", ".parquet")
+SIDECARS: Final = ("source.yaml", "exp_config.yaml")
+MAX_FILE_BYTES: Final = 512 * 2**20
+MAX_SIDECAR_BYTES: Final = 2**20
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """An input file: where it is, and how it is called in messages and in the lake."""
+
+    path: Path
+    shown: str
+
+
+def find_files(paths: Sequence[Path]) -> list[FoundFile]:
+    """The files of the paths, in the order of their names; folders are searched recursively.
+
+    A file reached by two paths counts once. Links are followed only where they stay inside the folder.
+    Raises ``UserError`` for a path that is not there or a folder without tables.
+    """
+    found: dict[Path, FoundFile] = {}
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path} does not exist: name a table file or a folder of tables.")
+        files = list(_files_under(path)) if path.is_dir() else [FoundFile(path, path.name)]
+        if not files:
+            raise UserError(f"{path} holds no table ({', '.join(TABLE_SUFFIXES)}, each also gzipped as .gz).")
+        for file in files:
+            found.setdefault(file.path.resolve(), file)
+    return _with_distinct_names(list(found.values()))
+
+
+def open_file(found: FoundFile) -> InputFile:
+    """The file's bytes, unpacked, with its sidecars. Raises ``FileRejectedError`` where it cannot be read."""
+    try:
+        size = found.path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise FileRejectedError(f"the file has {size:,} bytes, more than {MAX_FILE_BYTES:,}; split it")
+        packed = found.path.read_bytes()
+        beside = {
+            name: (found.path.parent / name).read_bytes()
+            for name in SIDECARS
+            if (found.path.parent / name).is_file() and (found.path.parent / name).stat().st_size <= MAX_SIDECAR_BYTES
+        }
+    except OSError as error:
+        raise FileRejectedError(f"the file cannot be read: {error.strerror or error}") from error
+    content = _unpacked(packed) if packed.startswith(b"\x1f\x8b") else packed
+    return InputFile(found.shown, content, hashlib.sha256(packed).hexdigest(), beside)
+
+
+def _unpacked(packed: bytes) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileRejectedError(f"the gzip file is damaged: {error}") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise FileRejectedError(f"the file unpacks to more than {MAX_FILE_BYTES:,} bytes; split it")
+    return content
+
+
+def _files_under(folder: Path) -> Iterator[FoundFile]:
+    root = folder.resolve()
+    for path in sorted(folder.rglob("*")):
+        name = path.name.removesuffix(".gz")
+        if name.startswith(".") or not name.endswith(TABLE_SUFFIXES) or not path.is_file():
+            continue
+        if path.resolve().is_relative_to(root):
+            yield FoundFile(path, path.relative_to(folder).as_posix())
+
+
+def _with_distinct_names(files: list[FoundFile]) -> list[FoundFile]:
+    """Files of one shown name from several folders are told apart by their paths as given."""
+    names = [file.shown for file in files]
+    return [file if names.count(file.shown) == 1 else FoundFile(file.path, file.path.as_posix()) for file in files]

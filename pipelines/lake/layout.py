@@ -1,0 +1,109 @@
+"""Where everything of a lake lies, and how releases are named. No other module builds a lake path.
+
+A lake on an object store would be another ``Lake`` with the same attributes.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import UserError
+
+MANIFEST = "manifest.json"
+TABLES = "tables.json"
+DATABASE = "agent_pareto.duckdb"
+CURRENT = "current.json"
+
+STAGING_PREFIX = ".staging-"
+DELETING_PREFIX = ".deleting-"
+ASIDE_PREFIX = ".aside-"
+"""Files that are being written beside their place; who finds one while holding the publish lock may delete
+it.
+"""
+
+RELEASE_ID_FORMAT = "%Y%m%dT%H%M%S.%fZ"
+RELEASE_ID_PATTERN = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The paths of one lake. ``root`` is absolute and free of links."""
+
+    root: Path
+
+    @classmethod
+    def at(cls, path: Path) -> "Lake":
+        """The lake at a path as a user gives it, relative or through a link; it need not exist."""
+        return cls(path.expanduser().resolve())
+
+    @property
+    def releases(self) -> Path:
+        return self.root / "releases"
+
+    @property
+    def database(self) -> Path:
+        return self.root / DATABASE
+
+    @property
+    def current(self) -> Path:
+        return self.root / CURRENT
+
+    @property
+    def publish_lock(self) -> Path:
+        return self.root / ".publish.lock"
+
+    def release(self, release_id: str) -> Path:
+        """Folder of a release. Raises ``UserError`` if the text cannot be a release ID (so no path can be
+        smuggled in).
+        """
+        if RELEASE_ID_PATTERN.fullmatch(release_id) is None:
+            raise UserError(f"{release_id!r} is not a release ID; `releases list` shows those of the lake.")
+        return self.releases / release_id
+
+    def aside(self, final: Path) -> Path:
+        """Where to write a file before it replaces ``final``: same folder, so the replacement is one step."""
+        return final.with_name(ASIDE_PREFIX + final.name)
+
+    def release_ids(self) -> list[str]:
+        """IDs of the complete releases, oldest first. A folder without a manifest or behind a link is not a
+        release.
+        """
+        if not self.releases.is_dir():
+            return []
+        return sorted(
+            path.name
+            for path in self.releases.iterdir()
+            if RELEASE_ID_PATTERN.fullmatch(path.name) and not path.is_symlink() and (path / MANIFEST).is_file()
+        )
+
+
+def utc_now() -> datetime:
+    """The time by the machine's clock, in UTC."""
+    return datetime.now(UTC)
+
+
+def next_release_id(taken: Iterable[str], now: datetime) -> str:
+    """The ID of a release made ``now``; greater than every ID ``taken``, even if the clock has gone
+    backwards.
+    """
+    newest = max(taken, default=None)
+    release_id = now.astimezone(UTC).strftime(RELEASE_ID_FORMAT)
+    if newest is None or release_id > newest:
+        return release_id
+    after = datetime.strptime(newest, RELEASE_ID_FORMAT) + timedelta(microseconds=1)
+    return after.strftime(RELEASE_ID_FORMAT)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file of the lake. Raises ``UserError`` if it is unreadable or not an object."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is not a JSON object.")
+    return content

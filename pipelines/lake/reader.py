@@ -1,0 +1,64 @@
+"""Find the releases of a lake. Reads only; imports neither Polars nor DuckDB."""
+
+import difflib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pipelines.lake.layout import CURRENT, MANIFEST, RELEASE_ID_PATTERN, Lake, read_json
+from schemas.errors import UserError
+
+
+@dataclass(frozen=True)
+class Release:
+    """A complete release: its folder is absolute, and nothing in it ever changes."""
+
+    id: str
+    path: Path
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What ``manifest.json`` says: id, created_at, previous, config, inputs, tables, …"""
+        return read_json(self.path / MANIFEST)
+
+
+def current_id(lake: Lake) -> str | None:
+    """The ID in ``current.json``; None if there is no such file."""
+    if not lake.current.is_file():
+        return None
+    release_id = read_json(lake.current).get("release")
+    if not isinstance(release_id, str) or RELEASE_ID_PATTERN.fullmatch(release_id) is None:
+        raise UserError(f"{lake.current} does not name a release; `releases rollback ID` writes it anew.")
+    return release_id
+
+
+def current_release(lake_path: Path) -> Release:
+    """The release that readers are to use. Raises ``UserError`` saying what to do where there is none."""
+    lake = Lake.at(lake_path)
+    if not lake.root.is_dir():
+        raise UserError(f"There is no lake at {lake_path}: run `agent-pareto build --out {lake_path}` first.")
+    release_id = current_id(lake)
+    if release_id is None:
+        if lake.release_ids():
+            raise UserError(f"{lake_path} has releases but no {CURRENT}: choose one with `releases rollback ID`.")
+        raise UserError(f"{lake_path} holds no published release: run `agent-pareto build --out {lake_path}` first.")
+    return find_release(lake_path, release_id)
+
+
+def find_release(lake_path: Path, release_id: str) -> Release:
+    """The release with this ID. Raises ``UserError`` naming the nearest ones if it is not there."""
+    lake = Lake.at(lake_path)
+    path = lake.release(release_id)
+    known = lake.release_ids()
+    if release_id not in known:
+        near = difflib.get_close_matches(release_id, known, n=3, cutoff=0.0)
+        hint = f"; the nearest are {', '.join(near)}" if near else ""
+        raise UserError(f"{lake_path} has no complete release {release_id}{hint}.")
+    return Release(release_id, path)
+
+
+def list_releases(lake_path: Path) -> list[Release]:
+    """All complete releases, oldest first."""
+    lake = Lake.at(lake_path)
+    return [Release(release_id, lake.release(release_id)) for release_id in lake.release_ids()]

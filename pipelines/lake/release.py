@@ -1,0 +1,305 @@
+"""Write a release: tables into a staging folder that nobody reads, then ``publish``.
+
+    with begin_release(lake) as release:
+        release.write_partitioned("agent_points", frame, by=("hardware", "model", "scenario"))
+        release.publish(config={}, code_version="1", schema_version="1", inputs=[])
+
+Leaving the block without ``publish``, or by an error, removes everything that was written.
+"""
+
+import re
+import shutil
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pipelines.lake.durable import explained, write_json
+from pipelines.lake.layout import MANIFEST, STAGING_PREFIX, TABLES, Lake
+from pipelines.lake.locks import StagingOwner, publish_lock
+from pipelines.lake.publish import publish_staging, tidy
+from pipelines.lake.reader import Release
+from pipelines.lake.tables import Column, Table
+from pipelines.lake.views import count_rows_and_columns
+from schemas.errors import UserError
+from schemas.slugs import is_slug
+
+NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,62}")
+TEXT_FILE_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\.(md|txt|json|csv)")
+ROW_GROUP_ROWS = 122_880
+"""DuckDB's own unit of parallel reading."""
+
+WORDS_READ_AS_VALUES = frozenset({"true", "false", "null", "none", "nan", "inf", "infinity", "epoch"})
+"""Slugs that Polars or DuckDB take for a boolean, a number or a date where they are the only value in folder
+names.
+"""
+
+
+@dataclass
+class _Written:
+    """What has been written of one table: ``schema`` with the partition columns in place, rows and bytes on
+    disk.
+    """
+
+    schema: pl.Schema
+    partitioned_by: tuple[str, ...]
+    in_folder: bool
+    files_in: Counter[Path] = field(default_factory=Counter)
+    rows: int = 0
+    bytes: int = 0
+
+    @property
+    def files(self) -> int:
+        return self.files_in.total()
+
+    def new_file(self, table: str, keys: Mapping[str, str]) -> Path:
+        """The path of the next file, relative to the release."""
+        if not self.in_folder and self.files:
+            raise ValueError(f"{table}: written twice")
+        folder = Path(table, *(f"{key}={value}" for key, value in keys.items())) if self.in_folder else Path()
+        number = self.files_in[folder]
+        self.files_in[folder] += 1
+        return folder / (f"part-{number}.parquet" if self.in_folder else f"{table}.parquet")
+
+
+class ReleaseWriter:
+    """Writes the tables of one release. Its methods may be called from several threads.
+
+    Frames have been validated by the caller. All frames of one table have the same columns, order and types
+    (else ``ValueError``); NaN, infinities and columns without a type are refused (``ValueError``), as they
+    would be published.
+    """
+
+    def __init__(self, lake: Lake, staging: Path, owner: StagingOwner) -> None:
+        self.lake = lake
+        self.staging = staging
+        self.published: Release | None = None
+        self._owner = owner
+        self._tables: dict[str, _Written] = {}
+        self._lock = threading.Lock()
+
+    def write_partition(self, table: str, keys: Mapping[str, str], frame: pl.DataFrame) -> None:
+        """Write one partition, ``TABLE/KEY=VALUE/…/part-N.parquet``. Values that are no slugs: ``UserError``.
+
+        The columns of ``keys`` go into the folder names and not into the file, as every reader of Hive
+        partitions expects. If the frame has them they must hold the key's value and keep their place in the
+        order of columns; else they come first. A frame without rows only makes the table known.
+        """
+        for key, value in keys.items():
+            _check_name(key)
+            _check_partition_value(key, value)
+            if key not in frame.columns:
+                frame = frame.select(pl.lit(value, pl.String).alias(key), pl.all())
+            elif frame.schema[key] != pl.String or not frame[key].eq_missing(value).all():
+                raise ValueError(f"{table}: column {key} must be text equal to {value!r} in the partition of that name")
+        self._register(table, frame, tuple(keys), in_folder=True)
+        if frame.height:
+            self._write(table, keys, frame)
+
+    def write_partitioned(self, table: str, frame: pl.DataFrame, by: Sequence[str]) -> None:
+        """Write a whole frame, one partition for each combination of values of the columns ``by``.
+
+        A table that is left without rows is published as one empty file with all columns.
+        """
+        for key in by:
+            _check_name(key)
+            if frame.schema.get(key) != pl.String:
+                raise ValueError(f"{table}: partition column {key} must be text, not {frame.schema.get(key)}")
+        self._register(table, frame.clear(), tuple(by), in_folder=True)
+        for values, part in frame.partition_by(by, as_dict=True, maintain_order=True).items():
+            self.write_partition(table, dict(zip(by, values, strict=True)), part)
+
+    def write_table(self, table: str, frame: pl.DataFrame, *, folder: bool = False) -> None:
+        """Write ``TABLE.parquet``, once; with ``folder`` the next ``TABLE/part-N.parquet``."""
+        self._register(table, frame, (), in_folder=folder)
+        self._write(table, {}, frame)
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a text file such as ``DATA_DICTIONARY.md`` beside the tables."""
+        self._check_open()
+        if TEXT_FILE_PATTERN.fullmatch(name) is None or name in (MANIFEST, TABLES):
+            raise ValueError(f"{name!r} cannot be a text file of a release")
+        with explained(self.lake.root):
+            (self.staging / name).write_text(text, encoding="utf-8")
+
+    def publish(
+        self,
+        *,
+        config: Mapping[str, Any],
+        code_version: str,
+        schema_version: str,
+        inputs: Sequence[Mapping[str, Any]],
+        table_comments: Mapping[str, str] | None = None,
+        column_comments: Mapping[str, Mapping[str, str]] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Release:
+        """Make what was written the newest release, in the steps of ``pipelines.lake.publish``.
+
+        ``config``, ``inputs`` (each with its path and sha256) and ``extra`` go into the manifest as JSON.
+        Comments are by table, and by table and column; those of tables that this release does not have are
+        left out, one of a column that its table does not have is a ``ValueError``. Raises ``UserError`` when
+        the lake cannot be written.
+        """
+        self._check_open()
+        for name, comments in (column_comments or {}).items():
+            unknown = set(comments) - set(self._tables[name].schema) if name in self._tables else set()
+            if unknown:
+                raise ValueError(f"{name}: comments on columns that it does not have: {', '.join(sorted(unknown))}")
+        self._write_empty_tables()
+        manifest = {
+            **(extra or {}),
+            "code_version": code_version,
+            "schema_version": schema_version,
+            "config": dict(config),
+            "inputs": [dict(item) for item in inputs],
+            "tables": {
+                name: {"rows": written.rows, "bytes": written.bytes, "files": written.files}
+                for name, written in sorted(self._tables.items())
+            },
+        }
+
+        def write_tables(staging: Path) -> None:
+            tables = self._describe_tables(staging, table_comments or {}, column_comments or {})
+            write_json(staging / TABLES, {table.name: table.to_json() for table in tables})
+
+        with explained(self.lake.root):
+            self.published = publish_staging(self.lake, self.staging, manifest, write_tables, self._owner.release)
+        return self.published
+
+    def _check_open(self) -> None:
+        if self.published is not None or not self.staging.is_dir():
+            raise RuntimeError("this release has been published or given up: begin a new one")
+
+    def _register(self, table: str, frame: pl.DataFrame, keys: tuple[str, ...], *, in_folder: bool) -> None:
+        """Check a frame, and that it is of one kind with what its table has got so far."""
+        self._check_open()
+        _check_name(table)
+        if set(frame.columns) <= set(keys):
+            raise ValueError(f"{table}: no column besides those of the partitions")
+        _check_values(table, frame)
+        with self._lock:
+            written = self._tables.setdefault(table, _Written(frame.schema, keys, in_folder))
+        if list(written.schema.items()) != list(frame.schema.items()):
+            raise ValueError(f"{table}: {_difference(written.schema, frame.schema)}")
+        if (written.partitioned_by, written.in_folder) != (keys, in_folder):
+            raise ValueError(f"{table}: partitioned by {written.partitioned_by} before, now by {keys}")
+
+    def _write(self, table: str, keys: Mapping[str, str], frame: pl.DataFrame) -> None:
+        with self._lock:
+            file = self._tables[table].new_file(table, keys)
+        path = self.staging / file
+        with explained(self.lake.root):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stored = frame.drop(list(keys))
+            try:
+                stored.write_parquet(path, compression="zstd", statistics=True, row_group_size=ROW_GROUP_ROWS)
+            except pl.exceptions.ComputeError as error:  # a full disk, say
+                raise OSError(str(error)) from error
+            size = path.stat().st_size
+        with self._lock:
+            self._tables[table].rows += frame.height
+            self._tables[table].bytes += size
+
+    def _write_empty_tables(self) -> None:
+        """One file without rows for each table that has none, with all columns, as no folder name has any."""
+        for name, written in self._tables.items():
+            if not written.files:
+                written.partitioned_by = ()
+                self._write(name, {}, written.schema.to_frame())
+
+    def _describe_tables(
+        self,
+        staging: Path,
+        table_comments: Mapping[str, str],
+        column_comments: Mapping[str, Mapping[str, str]],
+    ) -> list[Table]:
+        """The tables as DuckDB reads them. ``UserError`` if it does not find the rows that were written."""
+        import duckdb
+
+        tables = []
+        connection = duckdb.connect(":memory:")
+        try:
+            for name, written in sorted(self._tables.items()):
+                levels = "/*" * len(written.partitioned_by)
+                files = f"{name}{levels}/*.parquet" if written.in_folder else f"{name}.parquet"
+                rows, columns = count_rows_and_columns(
+                    connection, staging, files, written.partitioned_by, written.schema.names()
+                )
+                if rows != written.rows:
+                    raise UserError(
+                        f"Table {name} has {rows} rows in {staging}, but {written.rows} were written: "
+                        "something else changes the lake's files. Nothing was published."
+                    )
+                comments = column_comments.get(name, {})
+                commented = tuple(Column(column.name, column.type, comments.get(column.name)) for column in columns)
+                tables.append(Table(name, files, written.partitioned_by, commented, table_comments.get(name)))
+        finally:
+            connection.close()
+        return tables
+
+
+@contextmanager
+def begin_release(lake_path: Path) -> Iterator[ReleaseWriter]:
+    """Start a release in a lake, which is made if need be. What dead builds have left there is removed first.
+
+    Several builds may run at once; the one that publishes last is the current one. Raises ``UserError`` when
+    the lake cannot be written.
+    """
+    lake = Lake.at(lake_path)
+    if "?" in str(lake.root):  # DuckDB takes what follows for options, and looks for its log elsewhere
+        raise UserError(f"The path of a lake may not have a ? in it: {lake.root}.")
+    with explained(lake.root):
+        lake.releases.mkdir(parents=True, exist_ok=True)
+        with publish_lock(lake):
+            tidy(lake)
+            staging = lake.releases / f"{STAGING_PREFIX}{uuid.uuid4().hex[:16]}"
+            staging.mkdir()
+            owner = StagingOwner(staging)
+    writer = ReleaseWriter(lake, staging, owner)
+    try:
+        yield writer
+    finally:
+        if writer.published is None:
+            shutil.rmtree(staging, ignore_errors=True)
+        owner.release()
+
+
+def _check_name(name: str) -> None:
+    if NAME_PATTERN.fullmatch(name) is None:
+        raise ValueError(f"{name!r} cannot name a table or a partition column: lower-case letters, digits and _ only")
+
+
+def _check_partition_value(key: str, value: object) -> None:
+    if not isinstance(value, str) or not is_slug(value):
+        raise UserError(
+            f"{str(value)[:100]!r} cannot be a partition value of {key}: it must be a slug "
+            "(lower-case letters, digits and -, beginning with a letter, at most 80)."
+        )
+    if value in WORDS_READ_AS_VALUES:
+        raise UserError(
+            f"{value!r} cannot be a slug of {key}: readers of the lake could take it for a number, a date "
+            "or a boolean. Choose another slug; the name may stay."
+        )
+
+
+def _check_values(table: str, frame: pl.DataFrame) -> None:
+    untyped = [name for name, dtype in frame.schema.items() if dtype in (pl.Null, pl.Object)]
+    if untyped:
+        raise ValueError(f"{table}: columns without a type: {', '.join(untyped)}")
+    floats = (name for name, dtype in frame.schema.items() if dtype.is_float())
+    wrong = [name for name in floats if not frame[name].is_finite().all()]
+    if wrong:
+        raise ValueError(f"{table}: NaN or infinity in {', '.join(wrong)}")
+
+
+def _difference(first: pl.Schema, other: pl.Schema) -> str:
+    for name in [*first, *other]:
+        if first.get(name) != other.get(name):
+            return f"column {name} is {other.get(name)}, but {first.get(name)} in what was written first"
+    return "the columns stand in another order than in what was written first"

@@ -1,0 +1,82 @@
+"""Go back to an earlier release, and delete old ones without pulling them from under a reader."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pipelines.lake import layout
+from pipelines.lake.durable import explained
+from pipelines.lake.layout import Lake
+from pipelines.lake.locks import publish_lock
+from pipelines.lake.publish import remove_release, switch_to, tidy
+from pipelines.lake.reader import Release, current_id, current_release, find_release, list_releases
+from schemas.errors import UserError
+
+GRACE = timedelta(hours=1)
+"""How long after it has ceased to be current a release is left to those who still read it."""
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What ``prune`` did: releases deleted, and those due but left because a reader may hold them."""
+
+    deleted: list[str]
+    left_for_readers: list[str]
+
+
+def rollback(lake_path: Path, release_id: str) -> Release:
+    """Make an existing release the current one, for ``query``, for the DuckDB file and for whoever reads
+    ``current.json``.
+
+    Nothing is deleted: rolling forward again is a rollback to the later ID.
+    """
+    lake = _existing(lake_path)
+    with explained(lake.root), publish_lock(lake):
+        release = find_release(lake_path, release_id)
+        switch_to(lake, release)
+    return release
+
+
+def prune(lake_path: Path, keep: int, grace: timedelta = GRACE) -> Pruned:
+    """Delete all but the newest ``keep`` releases.
+
+    Never deleted are the current release, wherever it stands, and one that has been current within ``grace``:
+    a dashboard that opened it then may still be reading. A grace of zero is for when nobody reads.
+    """
+    if keep < 1:
+        raise UserError("prune keeps at least one release: give --keep 1 or more.")
+    lake = _existing(lake_path)
+    pruned = Pruned([], [])
+    with explained(lake.root), publish_lock(lake):
+        tidy(lake)
+        current = current_release(lake_path)  # with no current release it is not known what readers use
+        until = layout.read_json(lake.current).get("current_until") or {}
+        for release in list_releases(lake_path)[:-keep]:
+            if release.id == current.id:
+                continue
+            if grace and layout.utc_now() - _last_use(release, until.get(release.id)) < grace:
+                pruned.left_for_readers.append(release.id)
+            else:
+                remove_release(lake, release.path)
+                pruned.deleted.append(release.id)
+    return pruned
+
+
+def is_current(lake_path: Path, release: Release) -> bool:
+    """Whether readers are to use this release now."""
+    return current_id(Lake.at(lake_path)) == release.id
+
+
+def _last_use(release: Release, current_until: object) -> datetime:
+    text = current_until if isinstance(current_until, str) else str(release.manifest.get("created_at"))
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UserError(f"{release.path}: {text!r} is not a time.") from error
+
+
+def _existing(lake_path: Path) -> Lake:
+    lake = Lake.at(lake_path)
+    if not lake.releases.is_dir():
+        raise UserError(f"There is no lake at {lake_path}.")
+    return lake

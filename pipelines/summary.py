@@ -1,0 +1,62 @@
+"""What a build did, on the terminal."""
+
+from collections import Counter
+from pathlib import Path
+
+from pipelines.commands.tables import print_table
+from pipelines.flow import BuildReport
+
+
+def print_summary(report: BuildReport, lake: Path) -> None:
+    """Rows in and what became of them, points, the best of each hardware, model and scenario, the place."""
+    accounts = report.inputs.accounts
+    rejected = [account for account in accounts if account.rejected_reason is not None]
+    totals = {
+        name: sum(getattr(account, f"rows_{name}") for account in accounts)
+        for name in ("read", "accepted", "duplicate", "superseded", "quarantined")
+    }
+    print(
+        f"\nRows read {totals['read']:,} from {len(accounts):,} files: {totals['accepted']:,} accepted, "
+        f"{totals['duplicate']:,} duplicates, {totals['superseded']:,} superseded, "
+        f"{totals['quarantined']:,} quarantined; {len(rejected):,} files rejected."
+    )
+    reasons: Counter[str] = Counter()
+    for account in accounts:
+        reasons.update(account.quarantined)
+    for reason, count in reasons.most_common():
+        print(f"  quarantined, {reason}: {count:,}")
+    for account in rejected:
+        print(f"  rejected, {account.path}: {account.rejected_reason}")
+    points, feasible, frontier = (
+        sum(getattr(summary, name) for summary in report.partitions)
+        for name in ("agent_points", "feasible", "frontier")
+    )
+    print(
+        f"Roofline points {report.synthesized:,}. Agent points {points:,}: {feasible:,} feasible, "
+        f"{frontier:,} on a frontier."
+    )
+    _print_best(report)
+    print(f"Release {report.release} in {lake.resolve()}")
+    print(f'Try: agent-pareto query "select * from agent_frontier limit 5" --lake {lake}')
+
+
+def _print_best(report: BuildReport) -> None:
+    scenarios = list(dict.fromkeys(summary.scenario for summary in report.partitions))
+    best = {(s.hardware, s.model, s.scenario): s.best_tasks_per_hour_per_gpu for s in report.partitions}
+    measured = set(report.inputs.serving_points.select("hardware", "model").unique().iter_rows())
+    rows = [
+        (hardware, model, "table" if (hardware, model) in measured else "roofline",
+         *(_figure(best.get((hardware, model, scenario))) for scenario in scenarios))
+        for hardware, model in sorted({(s.hardware, s.model) for s in report.partitions})
+    ]  # fmt: skip
+    print_table(
+        ("hardware", "model", "from", *(scenario.replace("-", "\n") for scenario in scenarios)),
+        rows,
+        caption="Best tasks an hour per GPU at any load that fits; - where nothing fits.",
+    )
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
