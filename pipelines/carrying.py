@@ -7,7 +7,7 @@ import polars as pl
 
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import conform, in_columns_of
-from schemas.options import MappingOptions
+from schemas.options import MappingOptions, RooflinePreset
 from schemas.scenarios import Scenario
 from transforms.agent_points.carry import Setting, carry_points
 from transforms.frontier import mark_frontiers
@@ -32,12 +32,15 @@ class Carried:
     operating_points: pl.DataFrame
 
 
-def synthesize_missing(points: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue) -> pl.DataFrame:
+def synthesize_missing(
+    points: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue, preset: RooflinePreset
+) -> pl.DataFrame:
     """Roofline points of each GPU and model of the catalogues that no table covers."""
     covered = set(points.select("decode_hardware", "model").unique().iter_rows())
     covered |= set(points.select("prefill_hardware", "model").unique().iter_rows())
     parts = [
-        synthesize_points([gpu], [spec for spec in models if (gpu.slug, spec.slug) not in covered]) for gpu in hardware
+        synthesize_points([gpu], [spec for spec in models if (gpu.slug, spec.slug) not in covered], preset)
+        for gpu in hardware
     ]
     return conform(pl.concat(parts), "serving_points")
 

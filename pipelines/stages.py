@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
 
 import polars as pl
 
@@ -79,7 +78,7 @@ def synthesize(prepared: Prepared) -> pl.DataFrame:
     wanted = not options.tables if options.synthesize is None else options.synthesize
     if not wanted:
         return points
-    return pl.concat([points, synthesize_missing(points, prepared.hardware, prepared.models)])
+    return pl.concat([points, synthesize_missing(points, prepared.hardware, prepared.models, options.roofline)])
 
 
 def plan_partitions(points: pl.DataFrame) -> list[Partition]:
@@ -147,15 +146,21 @@ def publish(prepared: Prepared, release: ReleaseWriter) -> str:
 
 
 def faults_in_words(inputs: Inputs, at_most: int = 10) -> str:
-    """What is not used, a line a file or row, with what is wrong."""
+    """What is not used: a line a file, and a line for the rows of a file that have one fault in common."""
     lines = [
         f"  {account.path}: {account.rejected_reason}"
         for account in inputs.accounts
         if account.rejected_reason is not None
     ]
-    rows: list[dict[str, Any]] = inputs.quarantine.head(at_most).to_dicts()
-    lines += [f"  {row['source_file']} row {row['source_row']}: {row['detail']} ({row['reason']})" for row in rows]
-    total = inputs.faults
-    shown = lines[:at_most]
-    more = [f"  ... and {total - len(shown):,} more"] if total > len(shown) else []
-    return "\n".join(shown + more)
+    alike = inputs.quarantine.group_by("source_file", "reason", "detail", maintain_order=True).agg("source_row")
+    lines += [
+        f"  {file} {_rows_in_words(rows)}: {detail} ({reason})" for file, reason, detail, rows in alike.iter_rows()
+    ]
+    more = [f"  ... and {len(lines) - at_most:,} more faults"] if len(lines) > at_most else []
+    return "\n".join(lines[:at_most] + more)
+
+
+def _rows_in_words(rows: Sequence[int]) -> str:
+    shown = ", ".join(str(row) for row in rows[:5])
+    more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
+    return f"row{'s' if len(rows) > 1 else ''} {shown}{more}"

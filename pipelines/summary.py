@@ -41,22 +41,26 @@ def print_summary(report: BuildReport, lake: Path) -> None:
 
 
 def _print_best(report: BuildReport) -> None:
-    scenarios = list(dict.fromkeys(summary.scenario for summary in report.partitions))
-    best = {(s.hardware, s.model, s.scenario): s.best_tasks_per_hour_per_gpu for s in report.partitions}
+    """A table for each scenario: models down, hardware across."""
     measured = set(report.inputs.serving_points.select("hardware", "model").unique().iter_rows())
-    rows = [
-        (hardware, model, "table" if (hardware, model) in measured else "roofline",
-         *(_figure(best.get((hardware, model, scenario))) for scenario in scenarios))
-        for hardware, model in sorted({(s.hardware, s.model) for s in report.partitions})
-    ]  # fmt: skip
-    print_table(
-        ("hardware", "model", "from", *(scenario.replace("-", "\n") for scenario in scenarios)),
-        rows,
-        caption="Best tasks an hour per GPU at any load that fits; - where nothing fits.",
-    )
+    hardware = sorted({summary.hardware for summary in report.partitions})
+    models = sorted({summary.model for summary in report.partitions})
+    for scenario in dict.fromkeys(summary.scenario for summary in report.partitions):
+        best = {
+            (summary.hardware, summary.model): summary.best_tasks_per_hour_per_gpu
+            for summary in report.partitions
+            if summary.scenario == scenario
+        }
+        rows = [
+            (model, *(_figure(best.get((gpu, model)), (gpu, model) in measured) for gpu in hardware))
+            for model in models
+        ]
+        print(f"\n{scenario}: best tasks an hour per GPU at any load that fits (~ from the roofline, - nothing fits)")
+        print_table(("model", *(gpu.replace("-", "\n", 1) for gpu in hardware)), rows)
 
 
-def _figure(value: float | None) -> str:
+def _figure(value: float | None, from_table: bool) -> str:
     if value is None:
         return "-"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    figure = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return figure if from_table else f"~{figure}"

@@ -39,6 +39,7 @@ class Catalogue(Generic[EntryT]):
 
     kind: ClassVar[str]  #: what an entry is called in messages
     remedy: ClassVar[str]  #: how to add one's own
+    listed_by: ClassVar[str]  #: the command that lists them
 
     entries: tuple[EntryT, ...]
     _by_slug: dict[str, EntryT] = field(init=False, repr=False, compare=False)
@@ -93,10 +94,10 @@ class Catalogue(Generic[EntryT]):
 
     def _unknown(self, name: str, known: Iterable[str]) -> str:
         shown = name if len(name) <= 80 else name[:77] + "..."
-        return (
-            f"Unknown {self.kind} {shown!r}.{did_you_mean(name, known)}"
-            f" Known: {', '.join(self._by_slug)}; {self.remedy}."
-        )
+        few = len(self._by_slug) <= 15
+        command = f"`agent-pareto {self.listed_by}` lists the known ones"
+        listed = f"Known: {', '.join(self._by_slug)}" if few else command
+        return f"Unknown {self.kind} {shown!r}.{did_you_mean(name, known)} {listed}; {self.remedy}."
 
 
 class HardwareCatalogue(Catalogue[Hardware]):
@@ -109,6 +110,7 @@ class HardwareCatalogue(Catalogue[Hardware]):
 
     kind = "hardware"
     remedy = "add your own with --hardware FILE"
+    listed_by = "hardware list"
 
     _INDEXED_RUNNER = re.compile(r"(?P<runner>[^\s_]+-[^\s_]+)_\d{1,4}")
 
@@ -124,3 +126,4 @@ class ModelCatalogue(Catalogue[ModelSpec]):
 
     kind = "model"
     remedy = "add your own with --models FILE (write it with `agent-pareto models add`)"
+    listed_by = "models list"

@@ -47,3 +47,13 @@ COMPUTE_PREFERENCE: Final[dict[str, tuple[ComputeDtype, ...]]] = {
     "nvfp4": ("fp4", "fp8", "bf16"),
     "mxfp4": ("fp4", "fp8", "bf16"),
 }
+
+#: Arithmetic that engines run for a weight format, best first, on a GPU with and without FP4. Unlike the
+#: article's rule, 4-bit formats are unpacked to 16 bits where FP4 is missing, and MXFP4 multiplies with FP8
+#: activations where it is native (AIConfigurator 0.12.0: modes w4a16_mxfp4, w4a8_mxfp4_mxfp8, nvfp4_wo).
+SERVED_WITH_FP4: Final[dict[str, tuple[ComputeDtype, ...]]] = {**COMPUTE_PREFERENCE, "mxfp4": ("fp8", "bf16")}
+SERVED_WITHOUT_FP4: Final[dict[str, tuple[ComputeDtype, ...]]] = {
+    **COMPUTE_PREFERENCE,
+    "nvfp4": ("bf16",),
+    "mxfp4": ("bf16",),
+}

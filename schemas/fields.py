@@ -44,6 +44,7 @@ INFEASIBLE_REASONS: Final = (
     "context_too_long",
     "replica_larger_than_cluster",
     "table_memory_exceeds_gpu",
+    "above_peak_flops",
     "kv_capacity",
     "kv_capacity_below_table",
     "fewer_sessions_than_table",
@@ -224,9 +225,9 @@ _real("decode_tokens_per_s_per_user", "tokens/s", "decode speed of one session: 
 _real("e2e_tokens_per_s_per_user", "tokens/s", "output tokens over turn latency: OSL / R", "AgentX", above=0)
 _real("sessions_per_gpu", "sessions/GPU", "concurrent sessions per GPU of the replica", "Step 4", above=0)
 _real("turns_per_s_per_cluster_gpu", "1/s/GPU", "turns a second per GPU of the cluster, idle ones counted; NULL "
-      "without --cluster-gpus", "MODEL 5", nullable=True)  # fmt: skip
+      "without --cluster-gpus and where no replica fits", "MODEL 5", nullable=True)  # fmt: skip
 _real("tasks_per_hour_per_cluster_gpu", "1/h/GPU", "tasks an hour per GPU of the cluster, idle ones counted; NULL "
-      "without --cluster-gpus", "MODEL 5", nullable=True)  # fmt: skip
+      "without --cluster-gpus and where no replica fits", "MODEL 5", nullable=True)  # fmt: skip
 _count("cluster_replicas", "-", "replicas that fit the cluster; NULL without --cluster-gpus", "MODEL 5",
        nullable=True, at_least=0)  # fmt: skip
 
@@ -276,7 +277,7 @@ _real("fp4_flops_per_s", "FLOP/s", "dense FP4 arithmetic of one GPU; NULL where 
 _count("gpus_per_node", "GPUs", "GPUs of one node", "catalogue")
 _text("figures_from", "where the figures were read, JSON text", "catalogue")
 _count("layers", "-", "transformer layers", "config.json")
-_count("max_context_tokens", "tokens", "longest context", "config.json")
+_count("max_context_tokens", "tokens", "longest context; NULL if the config does not say", "config.json", nullable=True)
 _count("parameters_total", "-", "parameters that memory must hold", "config.json")
 _count("parameters_active", "-", "parameters that one token uses", "config.json")
 _count("parameters_non_expert", "-", "parameters read in every step", "config.json")

@@ -52,6 +52,11 @@ class AttentionGroup(BaseModel):
     flops_per_pair: NonNegativeInt = Field(
         description="FLOPs of one new token against one entry: 2 * heads * (qk_dim + v_dim)"
     )
+    decode_flops_per_pair: PositiveInt | None = Field(
+        default=None,
+        description="the same in decode where that is another product: MLA attends in the latent, "
+        "2 * heads * (2 * latent + rope); None = as in prefill",
+    )
     attended_entries: PositiveInt | None = Field(
         default=None, description="a query reads at most so many entries (top-k of an indexer); None = all"
     )

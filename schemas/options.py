@@ -9,6 +9,7 @@ KvContext = Literal["mean", "p95", "peak"]
 ClosedLoop = Literal["arrival", "article"]
 KvLayout = Literal["ideal", "paged"]
 Pool = Literal["prefill", "decode"]
+RooflinePreset = Literal["calibrated", "article"]
 
 
 class MappingOptions(BaseModel):
@@ -34,6 +35,7 @@ class BuildOptions(MappingOptions):
     synthesize: bool | None = Field(
         default=None, description="roofline points where no table covers; None: only without tables"
     )
+    roofline: RooflinePreset = Field(default="calibrated", description="equations of the synthesised points")
     hardware: Path | None = Field(default=None, description="a user's own hardware catalogue")
     models: Path | None = Field(default=None, description="a user's own model catalogue")
     out: Path = Field(default=Path("lake"), description="folder of the lake")

@@ -7,8 +7,9 @@ import polars as pl
 
 from schemas.tables import TABLES
 from transforms.agent_points.carry import Setting, judged_points
-from transforms.agent_points.columns import TURN_FIGURES, turn_figures
-from transforms.agent_points.roofline_points import RooflineReplica, decode_step_s, prefill_s
+from transforms.agent_points.columns import TURN_FIGURES
+from transforms.agent_points.roofline_points import turn_times
+from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.sessions import stations
 from transforms.agent_points.workload import agent_workload
 from transforms.configurations import SCHEDULE_ID
@@ -48,6 +49,8 @@ def operating_points(agent_points: pl.DataFrame, setting: Setting) -> pl.DataFra
         sessions_admitted=over_replicas(c("sessions"), c("_emptier_sessions")),
         cluster_turns_per_s=over_replicas(c("turns_per_s"), c("_emptier_turns_per_s")),
         interpolated=pl.lit(True),
+        concurrency_reported=pl.lit(None, pl.Float64),
+        batch_per_rank=pl.lit(None, pl.Float64),
         point_id=c("point_id") + "-op",
     )
     return mark_frontiers(points).select(c(field.name).cast(field.dtype) for field in TABLES["operating_points"].fields)
@@ -162,26 +165,20 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
     spec, gpu = setting.spec, setting.decode_gpu
     workload = agent_workload(setting.scenario, spec.attention)
     replica = RooflineReplica.of_rows(brackets, spec, gpu, workload.decode_context_tokens)
-    means = [prefill_s(replica, p.new_tokens, spec) for p in (workload.mean, workload.first, workload.last)]
+    preset = str(brackets["backend_version"].first())
 
     def latency_s(b: loop.Array) -> loop.Array:
-        return np.asarray(means[0] + decode_step_s(replica, b, spec, gpu) * (workload.output_tokens - 1.0))
+        times = turn_times(preset, replica, b, workload, spec, gpu)
+        return np.asarray(times.latency_s(workload.output_tokens))
 
     high = np.maximum(brackets["_wanted"].to_numpy(), 1.0)
     solved = _in_flight(
-        brackets,
-        latency_s,
-        np.zeros_like(high),
-        high,
-        setting.scenario.think_time_s,
-        setting.options.closed_loop,
+        brackets, latency_s, np.zeros_like(high), high, setting.scenario.think_time_s, setting.options.closed_loop
     )
-    tpot = 1e3 * decode_step_s(replica, solved, spec, gpu)
-    mean, first, last = (pl.Series(1e3 * seconds) for seconds in means)
-    figures = turn_figures(mean, first, last, pl.Series(tpot), workload.output_tokens)
+    times = turn_times(preset, replica, solved, workload, spec, gpu)
     return brackets.with_columns(
         sessions=pl.when(pl.col("_wanted") > 0).then("_wanted").otherwise("sessions"),
-        **figures,
+        **times.figures(workload.output_tokens),
     )
 
 

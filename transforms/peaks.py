@@ -6,6 +6,7 @@ from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.dtypes import BYTES_PER_WEIGHT
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
+from transforms.numbers import Number
 from transforms.rules import Rule, flag_rows
 
 #: Rows print three decimals and data sheets round their peaks.
@@ -31,24 +32,29 @@ def flag_above_peak(rows: pl.DataFrame, hardware: HardwareCatalogue, models: Mod
     return pl.concat(parts)
 
 
+def fastest_flops_per_s(*gpus: Hardware) -> float:
+    """The highest rate of any arithmetic on any of the GPUs."""
+    rates = [rate for gpu in gpus for rate in (gpu.flops_per_s.bf16, gpu.flops_per_s.fp8, gpu.flops_per_s.fp4)]
+    return max(rate for rate in rates if rate is not None)
+
+
+def least_flops_per_s(spec: ModelSpec, tokens: Number, requests_per_s_per_gpu: Number) -> Number:
+    """FLOP/s of one GPU for requests of so many computed tokens: the matrix products alone."""
+    looked_up = spec.parameters.embedding if spec.parameters.output_head else 0
+    return 2.0 * (spec.parameters_active - looked_up) * tokens * requests_per_s_per_gpu
+
+
 def _peak_rules(prefill_gpu: Hardware, decode_gpu: Hardware, spec: ModelSpec) -> list[Rule]:
     c = pl.col
-    embedded = spec.parameters.embedding
-    used = spec.parameters_active - (embedded if spec.parameters.output_head else 0)
     linear = spec.parameters.attention + spec.parameters.dense_mlp + spec.parameters.shared_experts
     expert = spec.parameters_per_expert * (spec.moe.experts_per_token if spec.moe else 0)
     tp = pl.coalesce("tp", "decode_tp")
     ranks = pl.coalesce("dp", "decode_dp") * pl.coalesce("cp", "decode_cp")
     read = linear * _bytes("linear_dtype") / tp + (expert * _bytes("expert_dtype")).fill_null(0.0) / (tp * ranks)
     decode_s = read / decode_gpu.hbm_bandwidth_bytes_per_s
-    fastest = max(
-        rate
-        for gpu in (prefill_gpu, decode_gpu)
-        for rate in (gpu.flops_per_s.bf16, gpu.flops_per_s.fp8, gpu.flops_per_s.fp4)
-        if rate is not None
-    )
+    fastest = fastest_flops_per_s(prefill_gpu, decode_gpu)
     new_tokens = c("isl_tokens") - c("prefix_tokens") + c("osl_tokens") - 1
-    flops_per_s = 2.0 * used * new_tokens * c("requests_per_s") / c("gpus_per_replica")
+    flops_per_s = least_flops_per_s(spec, new_tokens, c("requests_per_s") / c("gpus_per_replica"))
     return [
         Rule(
             "above_peak_bandwidth",

@@ -1,4 +1,4 @@
-"""Roofline serving points for hardware and models that no table covers (Eqs. 1-3c, preset ``article``)."""
+"""Roofline serving points for hardware and models that no table covers (MODEL section 3)."""
 
 from collections.abc import Iterable, Iterator
 from itertools import product
@@ -8,8 +8,11 @@ import polars as pl
 
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
+from schemas.options import RooflinePreset
 from schemas.tables import TABLES
-from transforms.agent_points.roofline_points import RooflineReplica, decode_step_s, prefill_s
+from transforms.agent_points.roofline_points import turn_times
+from transforms.agent_points.roofline_replica import RooflineReplica
+from transforms.agent_points.workload import table_workload
 from transforms.equations.roofline import latency_s
 from transforms.serving_points import point_ids
 
@@ -21,20 +24,22 @@ GPU_COUNTS: Final = (1, 2, 4, 8)
 SOURCE: Final = "roofline"
 
 
-def synthesize_points(hardware: Iterable[Hardware], models: Iterable[ModelSpec]) -> pl.DataFrame:
+def synthesize_points(
+    hardware: Iterable[Hardware], models: Iterable[ModelSpec], preset: RooflinePreset = "calibrated"
+) -> pl.DataFrame:
     """Serving points of each GPU and model, precision, layout and batch, as the table has them.
 
     Precisions: the checkpoint's own, and FP8 where that is 16-bit and the GPU computes in FP8.
-    Layouts: tensor parallelism up to a node; on a mixture of experts also attention data parallelism
+    Layouts: tensor parallelism within the scale-up network; on a mixture of experts also attention data parallelism
     with the experts spread over all GPUs. Whether weights fit is judged with the agent points.
     """
-    parts = [_points(gpu, spec) for gpu, spec in product(hardware, models)]
+    parts = [_points(gpu, spec, preset) for gpu, spec in product(hardware, models)]
     if not parts:
         return pl.DataFrame(schema={field.name: field.dtype for field in TABLES["serving_points"].fields})
     return pl.concat(parts)
 
 
-def _points(gpu: Hardware, spec: ModelSpec) -> pl.DataFrame:
+def _points(gpu: Hardware, spec: ModelSpec, preset: RooflinePreset) -> pl.DataFrame:
     shapes = [
         {"tp": tp, "dp": dp, "linear_dtype": linear, "expert_dtype": expert, "batch_per_rank": float(batch)}
         for (linear, expert), (tp, dp), batch in product(_precisions(gpu, spec), _layouts(gpu, spec), BATCHES)
@@ -42,7 +47,8 @@ def _points(gpu: Hardware, spec: ModelSpec) -> pl.DataFrame:
     fixed = {
         "source": SOURCE, "source_file": SOURCE, "hardware": gpu.slug, "hardware_name": gpu.name,
         "prefill_hardware": gpu.slug, "decode_hardware": gpu.slug, "model": spec.slug, "model_name": spec.name,
-        "kv_dtype": spec.kv_dtype, "attention_dtype": "bf16", "backend": SOURCE, "serving_mode": "agg",
+        "kv_dtype": spec.kv_dtype, "attention_dtype": "bf16", "backend": SOURCE, "backend_version": preset,
+        "serving_mode": "agg",
         "pp": 1, "cp": 1, "isl_tokens": ISL_TOKENS, "osl_tokens": OSL_TOKENS, "prefix_tokens": 0.0,
         "latency_statistic": "mean", "tpot_source": "reported", "draft_tokens": 0, "accepted_tokens": 1.0,
     }  # fmt: skip
@@ -60,13 +66,17 @@ def _points(gpu: Hardware, spec: ModelSpec) -> pl.DataFrame:
         concurrency_reported=c("batch_per_rank") * c("dp"),
     )
     frame = _as_serving_points(frame)
-    replica = RooflineReplica.of_columns(spec, gpu, ISL_TOKENS + OSL_TOKENS / 2)
-    ttft, tpot = prefill_s(replica, ISL_TOKENS, spec), decode_step_s(replica, c("batch_per_rank"), spec, gpu)
-    frame = frame.with_columns(ttft_ms=1e3 * ttft, tpot_ms=1e3 * tpot)
-    frame = frame.with_columns(request_latency_ms=latency_s(c("ttft_ms"), c("tpot_ms"), OSL_TOKENS))
-    frame = frame.with_columns(requests_per_s=1e3 * c("concurrency_reported") / c("request_latency_ms"))
+    workload = table_workload(ISL_TOKENS, OSL_TOKENS, spec.attention)
+    replica = RooflineReplica.of_rows(frame, spec, gpu, workload.decode_context_tokens)
+    times = turn_times(preset, replica, frame["batch_per_rank"].to_numpy(), workload, spec, gpu)
     frame = frame.with_columns(
-        in_flight_requests="concurrency_reported",
+        ttft_ms=pl.Series(1e3 * times.mean_ttft_s),
+        tpot_ms=pl.Series(1e3 * times.tpot_s),
+        requests_per_s=pl.Series(times.requests_per_s),
+    )
+    frame = frame.with_columns(request_latency_ms=latency_s(c("ttft_ms"), c("tpot_ms"), OSL_TOKENS))
+    frame = frame.with_columns(
+        in_flight_requests=c("requests_per_s") * c("request_latency_ms") / 1e3,
         tokens_per_s_per_user=1e3 / c("tpot_ms"),
         output_tokens_per_s_per_gpu=c("requests_per_s") * OSL_TOKENS / c("gpus_per_replica"),
     )
@@ -83,7 +93,7 @@ def _precisions(gpu: Hardware, spec: ModelSpec) -> Iterator[tuple[str, str | Non
 
 def _layouts(gpu: Hardware, spec: ModelSpec) -> Iterator[tuple[int, int]]:
     """(tp, dp) of the replicas."""
-    counts = [count for count in GPU_COUNTS if count <= gpu.gpus_per_node]
+    counts = [count for count in GPU_COUNTS if count <= gpu.scale_up_gpus]
     yield from ((count, 1) for count in counts)
     if spec.moe:
         yield from ((1, count) for count in counts if count > 1)

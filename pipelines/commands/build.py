@@ -24,6 +24,10 @@ def build_command(
             show_default=False,
         ),
     ] = None,
+    roofline: Annotated[
+        Literal["calibrated", "article"],
+        typer.Option("--roofline", help="Equations of synthesised points; article: Eqs. 1-3c and nothing more."),
+    ] = "calibrated",
     hardware: Annotated[
         Path | None, typer.Option("--hardware", help="Your own hardware catalogue, beside the shipped one.")
     ] = None,
@@ -75,6 +79,7 @@ def build_command(
         tables=tuple(tables or ()),
         scenarios=tuple(scenarios or ()),
         synthesize=synthesize,
+        roofline=roofline,
         hardware=hardware,
         models=models,
         out=out,

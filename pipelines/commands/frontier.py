@@ -1,5 +1,6 @@
 """`agent-pareto frontier`: one frontier as a table and a plot in the terminal."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -103,4 +104,5 @@ def _plot(points: list[dict[str, object]], title: str) -> None:
     plotext.ylabel("tasks an hour per GPU")
     plotext.theme("clear")
     plotext.plot_size(100, 24)
-    plotext.show()
+    figure = plotext.build()
+    print(figure if sys.stdout.isatty() else plotext.uncolorize(figure))

@@ -28,18 +28,12 @@ from pipelines.lake.reader import Release
 from pipelines.lake.tables import Column, Table
 from pipelines.lake.views import count_rows_and_columns
 from schemas.errors import UserError
-from schemas.slugs import is_slug
+from schemas.slugs import WORDS_READ_AS_VALUES, is_slug
 
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,62}")
 TEXT_FILE_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\.(md|txt|json|csv)")
 ROW_GROUP_ROWS = 122_880
 """DuckDB's own unit of parallel reading."""
-
-WORDS_READ_AS_VALUES = frozenset({"true", "false", "null", "none", "nan", "inf", "infinity", "epoch"})
-"""Slugs that Polars or DuckDB take for a boolean, a number or a date where they are the only value in folder
-names.
-"""
-
 
 @dataclass
 class _Written:

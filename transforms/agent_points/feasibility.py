@@ -9,6 +9,7 @@ from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.configurations import CURVE_ID
+from transforms.peaks import PEAK_TOLERANCE, fastest_flops_per_s, least_flops_per_s
 
 #: A figure on the wall itself must not fall over it by rounding.
 WALL_TOLERANCE = 1e-9
@@ -30,12 +31,15 @@ def judge_points(
         replicas = pl.lit(options.cluster_gpus) // c("gpus_per_replica")
     card = max(prefill_gpu.hbm_bytes, decode_gpu.hbm_bytes)
     longest = math.inf if spec.max_context_tokens is None else spec.max_context_tokens
+    tokens = c("prefill_tokens_per_turn") + scenario.output_tokens_per_turn - 1
+    flops_per_s = least_flops_per_s(spec, tokens, c("turns_per_s_per_gpu"))
     over_wall = c("sessions") > c("max_sessions") * (1 + WALL_TOLERANCE)
     reasons = {
         "weights_do_not_fit": ~c("_weights_fit"),
         "context_too_long": pl.lit(scenario.peak_context_tokens > longest),
         "replica_larger_than_cluster": (replicas == 0).fill_null(False),
         "table_memory_exceeds_gpu": (c("memory_bytes_per_gpu") > card).fill_null(False),
+        "above_peak_flops": flops_per_s > fastest_flops_per_s(prefill_gpu, decode_gpu) * (1 + PEAK_TOLERANCE),
         "kv_capacity": over_wall,
     }
     points = points.with_columns(
@@ -43,7 +47,8 @@ def judge_points(
         infeasible_reason=pl.coalesce(pl.when(hit).then(pl.lit(reason)) for reason, hit in reasons.items()),
         kv_utilization_fraction=pl.when(c("max_sessions") > 0).then(c("sessions") / c("max_sessions")),
     )
-    scale = c("cluster_replicas") * c("gpus_per_replica") / pl.lit(options.cluster_gpus, pl.Int64)
+    deployed = pl.when(c("cluster_replicas") > 0).then(c("cluster_replicas") * c("gpus_per_replica"))
+    scale = deployed / pl.lit(options.cluster_gpus, pl.Int64)
     return points.with_columns(
         feasible=c("infeasible_reason").is_null(),
         turns_per_s_per_cluster_gpu=c("turns_per_s_per_gpu") * scale,

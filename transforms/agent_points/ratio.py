@@ -9,7 +9,8 @@ import polars as pl
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from transforms.agent_points.columns import turn_figures
-from transforms.agent_points.roofline_points import RooflineReplica, decode_step_s, prefill_s
+from transforms.agent_points.roofline_points import article_decode_s, article_prefill_s
+from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.workload import Prefill, Workload
 from transforms.numbers import Number
 
@@ -25,13 +26,13 @@ def carry_by_ratio(
 
     def tpot_s(context_tokens: Number) -> Number:
         replica = RooflineReplica.of_columns(spec, decode_gpu, context_tokens)
-        return decode_step_s(replica, c("batch_per_rank"), spec, decode_gpu)
+        return article_decode_s(replica, c("batch_per_rank"), spec, decode_gpu)
 
     replica = RooflineReplica.of_columns(spec, prefill_gpu, workload.decode_context_tokens)
-    prefill_before = prefill_s(replica, c("isl_tokens") - c("prefix_tokens"), spec)
+    prefill_before = article_prefill_s(replica, c("isl_tokens") - c("prefix_tokens"), spec)
 
     def ttft(prefill: Prefill) -> Number:
-        return c("row_ttft_ms") * prefill_s(replica, prefill.new_tokens, spec) / prefill_before
+        return c("row_ttft_ms") * article_prefill_s(replica, prefill.new_tokens, spec) / prefill_before
 
     context_before = c("isl_tokens") + c("osl_tokens") / 2
     tpot = c("row_tpot_ms") * tpot_s(workload.decode_context_tokens) / tpot_s(context_before)

@@ -1,86 +1,68 @@
-"""Roofline rows need no transfer: Eqs. 1-3c are evaluated at the agent's own workload (MODEL 5.9)."""
+"""Roofline rows need no transfer: the roofline is evaluated at the agent's own workload (MODEL 5.9)."""
 
-from dataclasses import dataclass, fields
-from typing import Self
+from dataclasses import dataclass
 
 import polars as pl
 
-from schemas.dtypes import BYTES_PER_KV_ELEMENT, BYTES_PER_WEIGHT
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
-from transforms.agent_points.columns import by_dtype, turn_figures
-from transforms.agent_points.workload import Workload
-from transforms.equations import roofline
-from transforms.equations.kv_memory import kv_read_bytes_per_gpu
-from transforms.numbers import Number
+from transforms.agent_points.columns import turn_figures
+from transforms.agent_points.roofline_replica import RooflineReplica
+from transforms.agent_points.workload import Prefill, Workload
+from transforms.equations import engine_steps, roofline
+from transforms.equations import roofline_steps as steps
+from transforms.equations.kv_memory import decode_attention_flops
+from transforms.numbers import Number, maximum
 
 
 @dataclass(frozen=True)
-class RooflineReplica:
-    """What the roofline needs of replicas, as columns (``of_columns``) or as arrays (``of_rows``).
+class TurnTimes:
+    """Seconds to the first token of the mean, first and last turn, and a token; requests/s of the replica."""
 
-    ``kv_bytes`` is one context at the decode context on each GPU of a rank.
-    """
+    mean_ttft_s: Number
+    first_ttft_s: Number
+    last_ttft_s: Number
+    tpot_s: Number
+    requests_per_s: Number
 
-    prefill_gpus: Number
-    rank_gpus: Number
-    dp: Number
-    non_expert_bytes: Number
-    bytes_per_expert: Number
-    kv_bytes: Number
-    flops_per_s: Number
+    def latency_s(self, output_tokens: float) -> Number:
+        """R of the mean turn."""
+        return roofline.latency_s(self.mean_ttft_s, self.tpot_s, output_tokens)
 
-    @classmethod
-    def of_columns(cls, spec: ModelSpec, gpu: Hardware, decode_context_tokens: Number) -> Self:
-        """The replicas of a frame's rows, aggregated or disaggregated, as expressions."""
-        c = pl.col
-        experts = spec.moe.experts if spec.moe else 1
-        kv_element = by_dtype("kv_dtype", BYTES_PER_KV_ELEMENT)
-        tp = pl.coalesce("tp", "decode_tp")
-        return cls(
-            prefill_gpus=pl.coalesce(
-                c("tp") * c("pp") * c("dp") * c("cp"),
-                c("prefill_tp") * c("prefill_pp") * c("prefill_dp") * c("prefill_cp"),
-            ),
-            rank_gpus=tp * pl.coalesce("pp", "decode_pp"),
-            dp=pl.coalesce("dp", "decode_dp"),
-            non_expert_bytes=by_dtype("linear_dtype", {d: spec.non_expert_bytes(d) for d in BYTES_PER_WEIGHT}),
-            bytes_per_expert=by_dtype("expert_dtype", {d: spec.expert_bytes(d) / experts for d in BYTES_PER_WEIGHT}),
-            kv_bytes=kv_read_bytes_per_gpu(spec.attention, decode_context_tokens, kv_element, tp),
-            flops_per_s=by_dtype("weight_dtype", {d: gpu.compute_flops_per_s(d) for d in BYTES_PER_WEIGHT}),
-        )
-
-    @classmethod
-    def of_rows(cls, rows: pl.DataFrame, spec: ModelSpec, gpu: Hardware, decode_context_tokens: float) -> Self:
-        """The same as NumPy arrays of one entry a row."""
-        columns = cls.of_columns(spec, gpu, decode_context_tokens)
-        values = rows.select(
-            getattr(columns, field.name).cast(pl.Float64).alias(field.name) for field in fields(columns)
-        )
-        return cls(**{name: values[name].to_numpy() for name in values.columns})
+    def figures(self, output_tokens: float) -> dict[str, Number]:
+        """The turn figures of an agent point, in ms, where the times are arrays."""
+        seconds = (self.mean_ttft_s, self.first_ttft_s, self.last_ttft_s, self.tpot_s)
+        mean, first, last, tpot = (pl.Series(1e3 * values) for values in seconds)
+        return turn_figures(mean, first, last, tpot, output_tokens)
 
 
 def carry_roofline(points: pl.DataFrame, workload: Workload, spec: ModelSpec, gpu: Hardware) -> pl.DataFrame:
-    """Roofline rows at the agent's workload; all of one model and GPU."""
-    c = pl.col
-    replica = RooflineReplica.of_columns(spec, gpu, workload.decode_context_tokens)
-    tpot = 1e3 * decode_step_s(replica, c("batch_per_rank"), spec, gpu)
-    mean, first, last = (
-        1e3 * prefill_s(replica, prefill.new_tokens, spec) for prefill in (workload.mean, workload.first, workload.last)
-    )
-    points = points.with_columns(**turn_figures(mean, first, last, tpot, workload.output_tokens))
+    """Roofline rows of one preset (``backend_version``) at the agent's workload; all of one model and GPU."""
+    # on arrays: as one expression the steps would be computed anew wherever they stand in it
+    replica = RooflineReplica.of_rows(points, spec, gpu, workload.decode_context_tokens)
+    preset = str(points["backend_version"].first())
+    times = turn_times(preset, replica, points["batch_per_rank"].to_numpy(), workload, spec, gpu)
     return points.with_columns(
-        serving_requests_per_s=1e3 * c("concurrency_reported") / c("turn_latency_ms"),
+        **times.figures(workload.output_tokens),
+        serving_requests_per_s=pl.Series(times.requests_per_s),
         transfer_method=pl.lit("roofline"),
     )
 
 
-def prefill_s(replica: RooflineReplica, new_tokens: Number, spec: ModelSpec) -> Number:
+def turn_times(
+    preset: str, replica: RooflineReplica, batch_per_rank: Number, workload: Workload, spec: ModelSpec, gpu: Hardware
+) -> TurnTimes:
+    """A batch on replicas by a preset, ``article`` (MODEL 3) or ``calibrated``. Raises ``KeyError`` for another."""
+    by_preset = {"article": _article_times, "calibrated": _calibrated_times}
+    return by_preset[preset](replica, batch_per_rank, workload, spec, gpu)
+
+
+def article_prefill_s(replica: RooflineReplica, new_tokens: Number, spec: ModelSpec) -> Number:
     """Eq. 2 on all GPUs that prefill together."""
     return roofline.prefill_s(spec.parameters_active, new_tokens, replica.prefill_gpus, replica.flops_per_s)
 
 
-def decode_step_s(replica: RooflineReplica, batch_per_rank: Number, spec: ModelSpec, gpu: Hardware) -> Number:
+def article_decode_s(replica: RooflineReplica, batch_per_rank: Number, spec: ModelSpec, gpu: Hardware) -> Number:
     """TPOT by Eqs. 3-3c. Under attention data parallelism each rank reads the whole non-expert part."""
     bandwidth = gpu.hbm_bandwidth_bytes_per_s
     all_gpus, tokens = replica.rank_gpus * replica.dp, batch_per_rank * replica.dp
@@ -91,3 +73,73 @@ def decode_step_s(replica: RooflineReplica, batch_per_rank: Number, spec: ModelS
     kv = roofline.kv_read_s(batch_per_rank, replica.kv_bytes, bandwidth)
     compute = roofline.decode_compute_s(spec.parameters_active, tokens, all_gpus, replica.flops_per_s)
     return roofline.tpot_s(weights, kv, compute)
+
+
+def _article_times(
+    replica: RooflineReplica, batch: Number, workload: Workload, spec: ModelSpec, gpu: Hardware
+) -> TurnTimes:
+    mean, first, last = (
+        article_prefill_s(replica, prefill.new_tokens, spec)
+        for prefill in (workload.mean, workload.first, workload.last)
+    )
+    tpot = article_decode_s(replica, batch, spec, gpu)
+    latency = roofline.latency_s(mean, tpot, workload.output_tokens)
+    return TurnTimes(mean, first, last, tpot, batch * replica.dp / latency)
+
+
+def _calibrated_times(
+    replica: RooflineReplica, batch: Number, workload: Workload, spec: ModelSpec, gpu: Hardware
+) -> TurnTimes:
+    """Mixed steps of one prefill beside everybody's decode, and decode-only steps, by the step equations."""
+    t_dec = _step_s(replica, batch, None, workload, spec, gpu)
+    t_mix, first, last = (
+        maximum(_step_s(replica, maximum(batch - 1.0, 0.0), prefill, workload, spec, gpu), t_dec)
+        for prefill in (workload.mean, workload.first, workload.last)
+    )
+    n_mix = maximum(batch, 1.0)
+    n_dec = engine_steps.decode_only_steps(n_mix, workload.output_tokens)
+    q = engine_steps.ttft_queue_factor(False, batch, n_mix)
+    tpot = engine_steps.tpot(t_mix, t_dec, steps.mixed_weight(batch), n_dec)
+    rate = engine_steps.requests_per_s(batch, replica.dp, n_mix, n_dec, 1e3 * t_mix, 1e3 * t_dec)
+    return TurnTimes(t_mix * q, t_mix * q + (first - t_mix), t_mix * q + (last - t_mix), tpot, rate)
+
+
+def _step_s(
+    replica: RooflineReplica,
+    decoding: Number,
+    prefill: Prefill | None,
+    workload: Workload,
+    spec: ModelSpec,
+    gpu: Hardware,
+) -> Number:
+    """One step of a rank: ``decoding`` requests that decode, beside one prefill if there is one."""
+    bandwidth, attention_flops_per_s = gpu.hbm_bandwidth_bytes_per_s, gpu.flops_per_s.bf16
+    tokens = decoding + (prefill.new_tokens if prefill else 0.0)
+    parameters = spec.parameters
+    expert_active = spec.parameters_active - parameters.non_expert
+    linear_active = parameters.non_expert - (parameters.embedding if parameters.output_head else 0)
+    linear_bytes = replica.non_expert_bytes - (spec.stored_bytes.embedding if parameters.output_head else 0)
+    time = steps.product_s(
+        linear_bytes / replica.rank_gpus,
+        2.0 * linear_active * tokens / replica.rank_gpus,
+        bandwidth,
+        replica.linear_flops_per_s,
+    )
+    moe_layers = 0
+    if spec.moe is not None:
+        moe_layers = spec.moe.layers
+        all_tokens, all_gpus = tokens * replica.dp, replica.rank_gpus * replica.dp
+        touched = steps.distinct_experts(all_tokens, spec.moe.experts_per_token, spec.moe.experts)
+        time = time + steps.product_s(
+            touched * replica.bytes_per_expert / all_gpus,
+            2.0 * expert_active * all_tokens / all_gpus,
+            bandwidth,
+            replica.expert_flops_per_s,
+        )
+        time = time + steps.dispatch_s(all_tokens, spec.hidden_size, moe_layers, replica.dp, replica.link_bytes_per_s)
+    decode_flops = decode_attention_flops(spec.attention, workload.decode_context_tokens) / replica.rank_gpus
+    time = time + steps.decode_attention_s(decoding, replica.kv_bytes, decode_flops, bandwidth, attention_flops_per_s)
+    if prefill is not None:
+        time = time + steps.prefill_attention_s(prefill.attention_flops / replica.rank_gpus, attention_flops_per_s)
+    reduced = steps.all_reduce_s(tokens, spec.hidden_size, spec.layers, replica.rank_gpus, replica.link_bytes_per_s)
+    return time + reduced + steps.launch_s(spec.layers, moe_layers)

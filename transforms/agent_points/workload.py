@@ -52,6 +52,12 @@ def agent_workload(
     )
 
 
+def table_workload(isl_tokens: float, osl_tokens: float, groups: Sequence[AttentionGroup]) -> Workload:
+    """Single requests of a standard table, nothing cached."""
+    prefill = Prefill(isl_tokens, float(attention_flops(groups, 0.0, isl_tokens)))
+    return Workload(isl_tokens + osl_tokens / 2, osl_tokens, prefill, prefill, prefill)
+
+
 def _flops(groups: Sequence[AttentionGroup], context: Array, new: Array) -> Array:
     flops: Array = attention_flops(groups, context - new, new)
     return flops

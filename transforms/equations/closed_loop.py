@@ -13,6 +13,8 @@ from transforms.numbers import Number, maximum, minimum
 
 ClosedLoop = Literal["arrival", "article"]
 Array = npt.NDArray[np.float64]
+#: Halvings of the range: 2^-52 of it is below the rounding of a number.
+BISECTIONS = 52
 
 
 def activity_fraction(turn_latency_s: Number, think_time_s: Number) -> Number:
@@ -83,7 +85,7 @@ def solve_in_flight(
     ``latency_s`` maps an array of b to the turn latencies R. All arrays of one length.
     """
     low, high = lowest.astype(np.float64), highest.astype(np.float64)
-    for _ in range(80):
+    for _ in range(BISECTIONS):
         middle = (low + high) / 2
         rho = activity_fraction(latency_s(middle), think_time_s)
         sessions = sessions_that_fill(middle, rho, 1.0, closed_loop)

@@ -143,6 +143,22 @@ def attention_flops(groups: Sequence[AttentionGroup], cached: Number, new: Numbe
     return sum(_group_flops(group, cached, new) for group in groups)
 
 
+def decode_attention_flops(groups: Sequence[AttentionGroup], tokens: Number) -> Number:
+    """FLOPs of one new token's attention to a context of ``tokens``, over all layers and heads.
+
+    MLA decodes in the latent: more FLOPs a pair than in prefill, for fewer bytes.
+    """
+    total: Number = 0.0
+    for group in groups:
+        held = tokens if group.window_tokens is None else minimum(tokens, group.window_tokens)
+        entries = held / group.tokens_per_entry
+        read = entries if group.attended_entries is None else minimum(entries, group.attended_entries)
+        pairs = read + minimum(tokens, group.recent_tokens)
+        flops = (group.decode_flops_per_pair or group.flops_per_pair) * pairs + group.index_flops_per_entry * entries
+        total = total + group.layers * flops
+    return total
+
+
 def weights_bytes_per_rank(non_expert_bytes: Number, expert_bytes: Number, dp: Number) -> Number:
     """Each of ``dp`` ranks holds the whole non-expert part; experts are spread over all ranks."""
     return non_expert_bytes + expert_bytes / dp

@@ -155,6 +155,7 @@ def latent(config: RawConfig, prefix: str, *, sparse: bool = False, own_indexer:
         kv_elements_per_entry=kv_rank + rope,
         kv_extra_bytes_per_entry=extra,
         flops_per_pair=2 * query * (nope + rope + v_dim),
+        decode_flops_per_pair=2 * query * (2 * kv_rank + rope),
         attended_entries=top,
         index_flops_per_entry=index_flops,
     )

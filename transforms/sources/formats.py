@@ -6,6 +6,7 @@ from typing import Final
 
 from transforms.sources import aiconfigurator
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
+from transforms.sources.text import decode_text
 
 
 @dataclass(frozen=True)
@@ -28,4 +29,10 @@ def read_file(file: InputFile) -> Reading:
         if format_.recognises(file):
             return format_.read(file)
     known = ", ".join(format_.name for format_ in FORMATS)
-    raise FileRejectedError(f"not in a form that can be read (known: {known})")
+    raise FileRejectedError(f"not in a form that can be read ({known}): it begins with {_beginning(file)!r}")
+
+
+def _beginning(file: InputFile) -> str:
+    """The first line, cut short. Raises ``FileRejectedError`` where the file is no text."""
+    line = decode_text(file.content).lstrip().splitlines()[0]
+    return line if len(line) <= 60 else f"{line[:57]}..."
