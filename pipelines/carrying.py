@@ -10,6 +10,7 @@ from schemas.frames import conform, in_columns_of
 from schemas.options import MappingOptions, RooflinePreset
 from schemas.scenarios import Scenario
 from transforms.agent_points.carry import Setting, carry_points
+from transforms.agent_points.idle_kv import scenario_under
 from transforms.frontier import mark_frontiers
 from transforms.operating_points import operating_points
 from transforms.synthesize import synthesize_points
@@ -17,9 +18,8 @@ from transforms.synthesize import synthesize_points
 
 @dataclass(frozen=True)
 class Partition:
-    """All serving points of one model on one GPU, or on one pair of prefill and decode GPUs."""
+    """All serving points of one model, on any hardware."""
 
-    hardware: str
     model: str
     points: pl.DataFrame
 
@@ -38,17 +38,14 @@ def synthesize_missing(
     """Roofline points of each GPU and model of the catalogues that no table covers."""
     covered = set(points.select("decode_hardware", "model").unique().iter_rows())
     covered |= set(points.select("prefill_hardware", "model").unique().iter_rows())
-    parts = [
-        synthesize_points([gpu], [spec for spec in models if (gpu.slug, spec.slug) not in covered], preset)
-        for gpu in hardware
-    ]
-    return conform(pl.concat(parts), "serving_points")
+    missing = [(gpu, spec) for spec in models for gpu in hardware if (gpu.slug, spec.slug) not in covered]
+    return conform(synthesize_points(missing, hardware, preset), "serving_points")
 
 
 def split_partitions(points: pl.DataFrame) -> list[Partition]:
-    """The points by hardware and model, largest first."""
-    parts = points.partition_by("hardware", "model", as_dict=True, maintain_order=True)
-    partitions = [Partition(str(key[0]), str(key[1]), part) for key, part in parts.items()]
+    """The points by model, largest first."""
+    parts = points.partition_by("model", as_dict=True, maintain_order=True)
+    partitions = [Partition(str(key[0]), part) for key, part in parts.items()]
     return sorted(partitions, key=lambda partition: -partition.points.height)
 
 
@@ -60,11 +57,8 @@ def carry_partition(
     options: MappingOptions,
 ) -> Iterator[Carried]:
     """The partition at each scenario."""
-    points = partition.points
-    prefill_gpu = hardware.get(str(points["prefill_hardware"].first()))
-    decode_gpu = hardware.get(str(points["decode_hardware"].first()))
     spec = models.get(partition.model)
     for scenario in scenarios:
-        setting = Setting(scenario, spec, prefill_gpu, decode_gpu, options)
-        carried = mark_frontiers(carry_points(points, setting))
+        setting = Setting(scenario_under(scenario, options), spec, hardware, options)
+        carried = mark_frontiers(carry_points(partition.points, setting))
         yield Carried(in_columns_of(carried, "agent_points"), operating_points(carried, setting))

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 KvContext = Literal["mean", "p95", "peak"]
 ClosedLoop = Literal["arrival", "article"]
 KvLayout = Literal["ideal", "paged"]
 Pool = Literal["prefill", "decode"]
+IdleKv = Literal["resident", "dropped", "offloaded"]
 RooflinePreset = Literal["calibrated", "article"]
 
 
@@ -22,9 +23,24 @@ class MappingOptions(BaseModel):
     reserve_fraction: float = Field(
         default=0.10, ge=0.0, lt=1.0, description="share of GPU memory kept from weights and KV"
     )
+    overhead_bytes_per_gpu: float = Field(
+        default=0.0, ge=0.0, description="memory of the runtime on each GPU beside the reserve, bytes"
+    )
+    idle_kv: IdleKv = Field(
+        default="resident", description="KV of a pausing session: stays, is dropped, or moves to host memory"
+    )
+    host_memory_bytes_per_gpu: float = Field(
+        default=0.0, ge=0.0, description="host memory for idle KV, bytes per GPU; with idle_kv offloaded"
+    )
     kv_layout: KvLayout = Field(default="paged", description="what sliding windows free: ideal all, paged nothing")
     parked_kv: Pool = Field(default="prefill", description="pool of a disaggregated replica that keeps idle KV")
     cluster_gpus: PositiveInt | None = Field(default=None, description="GPUs of the cluster; None: no cluster view")
+
+    @model_validator(mode="after")
+    def _host_memory_where_it_counts(self) -> "MappingOptions":
+        if (self.idle_kv == "offloaded") != (self.host_memory_bytes_per_gpu > 0):
+            raise ValueError("--idle-kv offloaded and --host-memory-gb go together: give both or neither")
+        return self
 
 
 class BuildOptions(MappingOptions):
@@ -39,6 +55,9 @@ class BuildOptions(MappingOptions):
     hardware: Path | None = Field(default=None, description="a user's own hardware catalogue")
     models: Path | None = Field(default=None, description="a user's own model catalogue")
     out: Path = Field(default=Path("lake"), description="folder of the lake")
+    evaluation: Path | None = Field(
+        default=None, description="errors that `evaluate --save` wrote, for the release to carry; none: no such table"
+    )
     runner: Literal["threads", "dask"] = Field(default="threads", description="what runs the partitions")
     strict: bool = Field(default=False, description="publish nothing if a row or file is not used")
 

@@ -6,10 +6,12 @@ from typing import Final
 
 import polars as pl
 
+from schemas.catalogue import HardwareCatalogue
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from schemas.options import RooflinePreset
 from schemas.tables import TABLES
+from transforms.agent_points.gpu import Gpu, add_gpu_columns
 from transforms.agent_points.roofline_points import turn_times
 from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.workload import table_workload
@@ -25,39 +27,49 @@ SOURCE: Final = "roofline"
 
 
 def synthesize_points(
-    hardware: Iterable[Hardware], models: Iterable[ModelSpec], preset: RooflinePreset = "calibrated"
+    pairs: Iterable[tuple[Hardware, ModelSpec]], hardware: HardwareCatalogue, preset: RooflinePreset = "calibrated"
 ) -> pl.DataFrame:
-    """Serving points of each GPU and model, precision, layout and batch, as the table has them.
+    """Serving points of each pair of GPU and model, by precision, layout and batch, as the table has them.
 
     Precisions: the checkpoint's own, and FP8 where that is 16-bit and the GPU computes in FP8.
-    Layouts: tensor parallelism within the scale-up network; on a mixture of experts also attention data parallelism
-    with the experts spread over all GPUs. Whether weights fit is judged with the agent points.
+    Layouts: tensor parallelism within the scale-up network; on a mixture of experts also attention data
+    parallelism with the experts spread over all GPUs. Whether weights fit is judged with the agent points.
     """
-    parts = [_points(gpu, spec, preset) for gpu, spec in product(hardware, models)]
-    if not parts:
-        return pl.DataFrame(schema={field.name: field.dtype for field in TABLES["serving_points"].fields})
-    return pl.concat(parts)
+    gpus: dict[str, list[Hardware]] = {}
+    specs: dict[str, ModelSpec] = {}
+    for gpu, spec in pairs:
+        gpus.setdefault(spec.slug, []).append(gpu)
+        specs[spec.slug] = spec
+    parts = [_points(gpus[slug], spec, hardware, preset) for slug, spec in specs.items()]
+    none = pl.DataFrame(schema={field.name: field.dtype for field in TABLES["serving_points"].fields})
+    return pl.concat([none, *parts])
 
 
-def _points(gpu: Hardware, spec: ModelSpec, preset: RooflinePreset) -> pl.DataFrame:
+def _points(
+    gpus: Iterable[Hardware], spec: ModelSpec, hardware: HardwareCatalogue, preset: RooflinePreset
+) -> pl.DataFrame:
+    """The points of one model."""
     shapes = [
-        {"tp": tp, "dp": dp, "linear_dtype": linear, "expert_dtype": expert, "batch_per_rank": float(batch)}
+        {
+            "hardware": gpu.slug, "hardware_name": gpu.name, "prefill_hardware": gpu.slug, "decode_hardware": gpu.slug,
+            "tp": tp, "dp": dp, "linear_dtype": linear, "expert_dtype": expert, "batch_per_rank": float(batch),
+        }
+        for gpu in gpus
         for (linear, expert), (tp, dp), batch in product(_precisions(gpu, spec), _layouts(gpu, spec), BATCHES)
-    ]
+    ]  # fmt: skip
     fixed = {
-        "source": SOURCE, "source_file": SOURCE, "hardware": gpu.slug, "hardware_name": gpu.name,
-        "prefill_hardware": gpu.slug, "decode_hardware": gpu.slug, "model": spec.slug, "model_name": spec.name,
+        "source": SOURCE, "source_file": SOURCE, "model": spec.slug, "model_name": spec.name,
         "kv_dtype": spec.kv_dtype, "attention_dtype": "bf16", "backend": SOURCE, "backend_version": preset,
-        "serving_mode": "agg",
-        "pp": 1, "cp": 1, "isl_tokens": ISL_TOKENS, "osl_tokens": OSL_TOKENS, "prefix_tokens": 0.0,
-        "latency_statistic": "mean", "tpot_source": "reported", "draft_tokens": 0, "accepted_tokens": 1.0,
+        "serving_mode": "agg", "pp": 1, "cp": 1, "isl_tokens": ISL_TOKENS, "osl_tokens": OSL_TOKENS,
+        "prefix_tokens": 0.0, "latency_statistic": "mean", "tpot_source": "reported", "draft_tokens": 0,
+        "accepted_tokens": 1.0,
     }  # fmt: skip
     c = pl.col
     frame = pl.DataFrame(shapes, schema_overrides={"linear_dtype": pl.String, "expert_dtype": pl.String}).with_columns(
         **{name: pl.lit(value) for name, value in fixed.items()}
     )
     frame = frame.with_columns(
-        source_row=pl.int_range(1, pl.len() + 1),
+        source_row=pl.int_range(1, pl.len() + 1).over("hardware"),
         weight_dtype=pl.coalesce("expert_dtype", "linear_dtype"),
         # tensor parallelism splits the experts too, data parallelism spreads them whole
         moe_tp=pl.when(c("expert_dtype").is_not_null() & (c("dp") == 1)).then("tp").otherwise(1),
@@ -67,8 +79,10 @@ def _points(gpu: Hardware, spec: ModelSpec, preset: RooflinePreset) -> pl.DataFr
     )
     frame = _as_serving_points(frame)
     workload = table_workload(ISL_TOKENS, OSL_TOKENS, spec.attention)
-    replica = RooflineReplica.of_rows(frame, spec, gpu, workload.decode_context_tokens)
-    times = turn_times(preset, replica, frame["batch_per_rank"].to_numpy(), workload, spec, gpu)
+    replica = RooflineReplica.of_rows(
+        add_gpu_columns(frame, hardware), spec, Gpu.of_pool("decode"), workload.decode_context_tokens
+    )
+    times = turn_times(preset, replica, frame["batch_per_rank"].to_numpy(), workload, spec)
     frame = frame.with_columns(
         ttft_ms=pl.Series(1e3 * times.mean_ttft_s),
         tpot_ms=pl.Series(1e3 * times.tpot_s),

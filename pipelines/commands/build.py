@@ -1,9 +1,12 @@
 """`agent-pareto build`: the flow."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from schemas.options import BuildOptions
 
 
 def build_command(
@@ -47,6 +50,13 @@ def build_command(
         Literal["prefill", "decode"],
         typer.Option("--parked-kv", help="Pool of a disaggregated replica that keeps the KV of pausing sessions."),
     ] = "prefill",
+    idle_kv: Annotated[
+        Literal["resident", "dropped", "offloaded"],
+        typer.Option("--idle-kv", help="KV of a pausing session: stays on the GPU, is dropped, or moves to the host."),
+    ] = "resident",
+    host_memory_gb: Annotated[
+        float, typer.Option("--host-memory-gb", min=0.0, help="Host memory for idle KV, 10^9 bytes per GPU.")
+    ] = 0.0,
     closed_loop: Annotated[
         Literal["arrival", "article"],
         typer.Option("--closed-loop", help="arrival: a session meets the others; article: C = B/rho."),
@@ -55,9 +65,19 @@ def build_command(
         float,
         typer.Option("--reserve-fraction", min=0.0, max=0.99, help="GPU memory kept from weights and KV."),
     ] = 0.10,
+    overhead_gb: Annotated[
+        float,
+        typer.Option(
+            "--overhead-gb", min=0.0, help="Memory of the runtime on each GPU beside the reserve, 10^9 bytes."
+        ),
+    ] = 0.0,
     cluster_gpus: Annotated[
         int | None,
         typer.Option("--cluster-gpus", min=1, help="GPUs of the cluster: idle ones count against it."),
+    ] = None,
+    evaluation: Annotated[
+        Path | None,
+        typer.Option("--evaluation", help="Errors that `evaluate --save FILE` wrote: the release carries them."),
     ] = None,
     runner: Annotated[Literal["threads"], typer.Option("--runner", help="What runs the partitions.")] = "threads",
     strict: Annotated[
@@ -73,9 +93,8 @@ def build_command(
     server = start_in_background()
 
     from pipelines.progress import shown_progress
-    from schemas.options import BuildOptions
 
-    options = BuildOptions(
+    options = checked_options(
         tables=tuple(tables or ()),
         scenarios=tuple(scenarios or ()),
         synthesize=synthesize,
@@ -88,7 +107,11 @@ def build_command(
         parked_kv=parked_kv,
         closed_loop=closed_loop,
         reserve_fraction=reserve_fraction,
+        overhead_bytes_per_gpu=overhead_gb * 1e9,
+        idle_kv=idle_kv,
+        host_memory_bytes_per_gpu=host_memory_gb * 1e9,
         cluster_gpus=cluster_gpus,
+        evaluation=evaluation,
         runner=runner,
         strict=strict,
     )
@@ -104,3 +127,17 @@ def build_command(
     from pipelines.summary import print_summary
 
     print_summary(report, out)
+
+
+def checked_options(**given: object) -> "BuildOptions":
+    """The options as one model. Raises ``UserError`` where they do not go together."""
+    from pydantic import ValidationError
+
+    from schemas.errors import UserError
+    from schemas.options import BuildOptions
+
+    try:
+        return BuildOptions.model_validate(given)
+    except ValidationError as error:
+        said = (str(problem["msg"]).removeprefix("Value error, ") for problem in error.errors())
+        raise UserError(f"{'; '.join(said)}.") from None

@@ -19,7 +19,7 @@ from transforms.equations.kv_memory import (
     kv_read_bytes,
     kv_read_bytes_per_gpu,
     kv_slope_bytes_per_token,
-    least_tp_that_fits,
+    least_gpus_that_fit,
     max_sessions,
     page_padding_bytes,
     session_bytes_on_rank,
@@ -200,12 +200,12 @@ class TestBounds:
         assert state_bytes(compressed) == 21 * 81_920 + 20 * 524_288
         assert state_bytes(compressed, 4) == 4 * state_bytes(compressed)
 
-    def test_least_tp(self) -> None:
-        """140e9 bytes: one 80e9 GPU is too small, and two less 15 % are, too."""
-        assert least_tp_that_fits(140e9, 0.0, 80e9, 0.0) == 2
-        assert least_tp_that_fits(140e9, 0.0, 80e9, 0.15) == 4
-        assert least_tp_that_fits(0.0, 640e9, 80e9, 0.0, dp=8) == 2
-        assert least_tp_that_fits(140e9, 0.0, 80e9, 0.0, overhead_bytes_per_gpu=80e9) is None
+    def test_least_gpus(self) -> None:
+        """140e9 bytes: one 80e9 GPU is too small, and two less 15 % are, too; none may be left with no byte."""
+        assert least_gpus_that_fit(140e9, 80e9) == 2
+        assert least_gpus_that_fit(140e9, 80e9 * 0.85) == 4
+        assert least_gpus_that_fit(weights_bytes_per_rank(0.0, 640e9, 8), 80e9) == 2
+        assert least_gpus_that_fit(16e9, 80e9) == 1
 
 
 class TestP95:

@@ -1,171 +1,95 @@
-"""How many sessions the replica's memory holds (Step 4, Eq. 5; MODEL section 4)."""
+"""How many sessions the replica's memory holds, and which memory stops them (Step 4, Eq. 5; MODEL section 4).
 
-from dataclasses import dataclass
+Two limits: the sessions whose KV is parked somewhere (``_parked_limit``), and the requests in flight
+whose KV lies on the GPUs that decode (``_in_flight_slots``). Which memory is which follows from the
+serving mode and from what becomes of the KV of a pausing session (``idle_kv``).
+"""
 
 import polars as pl
 
-from schemas.dtypes import BYTES_PER_WEIGHT
-from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.columns import by_dtype, kv_element_bytes
-from transforms.equations import kv_memory as kv
-from transforms.equations.context import turn_profile
-from transforms.numbers import floor, maximum, minimum
+from transforms.agent_points.columns import kv_element_bytes
+from transforms.agent_points.pool_memory import Pool, add_pool_memory, available_on_rank, session_bytes
+from transforms.numbers import Number, floor, maximum
 
 CONTEXTS = ("mean", "p95", "peak")
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """The ranks of one pool; every figure but ``ranks`` is of one rank."""
+def add_capacity(points: pl.DataFrame, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> pl.DataFrame:
+    """Adds KV bytes, the sessions that fit and the limit that is met, to rows of one serving mode.
 
-    ranks: pl.Expr
-    tp: pl.Expr
-    gpus: pl.Expr
-    dp: pl.Expr
-    gpu: Hardware
-
-
-@dataclass(frozen=True)
-class _SessionBytes:
-    """Expressions of the bytes of one session on a rank, head copies counted, the shared prefix not."""
-
-    mean: pl.Expr
-    peak: pl.Expr
-    slope: pl.Expr
-    shared: pl.Expr
-
-
-def add_capacity(
-    points: pl.DataFrame,
-    scenario: Scenario,
-    spec: ModelSpec,
-    prefill_gpu: Hardware,
-    decode_gpu: Hardware,
-    options: MappingOptions,
-) -> pl.DataFrame:
-    """Adds KV bytes, the sessions that fit and the limit that is met, to rows of one mode.
-
-    Needs the session figures: on a disaggregated replica the decode pool holds what is in flight.
+    Needs the session figures: some of the memory holds only what is in flight.
     """
     points = points.with_columns(_kv_element_bytes=kv_element_bytes())
     if points["serving_mode"].first() == "agg":
-        return _aggregated_capacity(points, scenario, spec, prefill_gpu, options)
-    return _disaggregated_capacity(points, scenario, spec, prefill_gpu, decode_gpu, options)
+        return _aggregated(points, scenario, spec, options)
+    return _disaggregated(points, scenario, spec, options)
 
 
-def _aggregated_capacity(
-    points: pl.DataFrame, scenario: Scenario, spec: ModelSpec, gpu: Hardware, options: MappingOptions
-) -> pl.DataFrame:
+def _aggregated(points: pl.DataFrame, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> pl.DataFrame:
+    """One pool holds what is in flight and, if it stays resident, what pauses."""
     c = pl.col
-    pool = _Pool(c("dp"), c("tp"), c("gpus_per_replica") / c("dp"), c("dp"), gpu)
-    points = _with_fit(points, scenario, spec, pool, options)
-    return points.with_columns(
-        **{f"max_sessions_{context}_context": c(f"_fit_{context}") for context in CONTEXTS},
-        max_sessions=c(f"_fit_{options.kv_context}"),
-        _parked_limit=c(f"_fit_{options.kv_context}"),
-        _decode_slots=pl.lit(None, pl.Float64),
-        kv_bytes_per_gpu=(c("sessions") * c("kv_bytes_per_session_mean") + pool.ranks * c("_shared_bytes"))
-        / c("gpus_per_replica"),
-        binding_limit=pl.lit("kv_memory"),
-    )
+    pool = Pool.aggregated()
+    points = add_pool_memory(points, scenario, spec, pool, options)
+    shared = pool.ranks * c("_shared_bytes")
+    if options.idle_kv == "resident":
+        points = points.with_columns(_parked_sessions="sessions", _in_flight_slots=pl.lit(None, pl.Float64))
+    else:
+        points = points.with_columns(
+            _parked_sessions="in_flight_requests", _in_flight_slots=c(f"_fit_{options.kv_context}")
+        )
+    taken = c("_parked_sessions") * c("kv_bytes_per_session_mean") + shared
+    points = points.with_columns(kv_bytes_per_gpu=taken / c("gpus_per_replica"))
+    return _with_limits(points, "kv_memory", "kv_memory", c("gpus_per_replica"), options)
 
 
-def _disaggregated_capacity(
-    points: pl.DataFrame,
-    scenario: Scenario,
-    spec: ModelSpec,
-    prefill_gpu: Hardware,
-    decode_gpu: Hardware,
-    options: MappingOptions,
-) -> pl.DataFrame:
+def _disaggregated(points: pl.DataFrame, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> pl.DataFrame:
     """The cached prefixes of all sessions lie in the pool that parks them, those in flight in decode."""
     c = pl.col
-    prefill, decode = (
-        _Pool(
-            c(f"{name}_workers") * c(f"{name}_dp"),
-            c(f"{name}_tp"),
-            c(f"{name}_tp") * c(f"{name}_pp") * c(f"{name}_cp"),
-            c(f"{name}_dp"),
-            gpu,
-        )
-        for name, gpu in (("prefill", prefill_gpu), ("decode", decode_gpu))
-    )
-    peak_on_decode = _session_bytes(scenario, spec, decode, options)
-    slots_left = maximum(_available(spec, decode, options) - peak_on_decode.shared, 0.0)
-    slots = decode.ranks * floor(slots_left / peak_on_decode.peak)
-    parked = prefill if options.parked_kv == "prefill" else decode
-    points = _with_fit(points, scenario, spec, parked, options)
-    # the pool that does not park must hold its own weights too
-    other = decode if options.parked_kv == "prefill" else prefill
+    pools = {name: Pool.disaggregated(name) for name in ("prefill", "decode")}
+    parked, decode = pools[options.parked_kv], pools["decode"]
+    other = pools["decode" if options.parked_kv == "prefill" else "prefill"]
+    on_decode = session_bytes(scenario, spec, decode, options)
+    slots_left = maximum(available_on_rank(spec, decode, options) - on_decode.shared, 0.0)
+    points = add_pool_memory(points, scenario, spec, parked, options)
     points = points.with_columns(
-        _available_other=_available(spec, other, options),
-        _decode_slots=slots,
-        _mean_on_decode=peak_on_decode.mean,
+        _in_flight_slots=decode.ranks * floor(slots_left / on_decode.peak),
+        # the pool that does not park must hold its own weights too
+        _weights_fit=c("_weights_fit") & (available_on_rank(spec, other, options) > 0),
     )
-    in_flight_limit = c("_decode_slots") / c("activity_fraction")
-    fits = {f"max_sessions_{x}_context": minimum(c(f"_fit_{x}"), in_flight_limit) for x in CONTEXTS}
-    parked_limit = c(f"_fit_{options.kv_context}")
-    return points.with_columns(
-        **fits,
-        max_sessions=minimum(parked_limit, in_flight_limit),
-        _parked_limit=parked_limit,
-        kv_bytes_per_gpu=(
-            c("sessions") * c("kv_bytes_per_session_mean")
-            + c("in_flight_requests") * c("_mean_on_decode")
-            + parked.ranks * c("_shared_bytes")
-        )
-        / c("gpus_per_replica"),
-        binding_limit=pl.when(parked_limit <= in_flight_limit)
-        .then(pl.lit(f"{options.parked_kv}_kv_memory"))
-        .otherwise(pl.lit("decode_kv_memory")),
-        _weights_fit=c("_weights_fit") & (c("_available_other") > 0),
-    )
+    parked_sessions = c("sessions") if options.idle_kv == "resident" else pl.lit(0.0)
+    taken = parked_sessions * c("kv_bytes_per_session_mean") + c("in_flight_requests") * on_decode.mean
+    points = points.with_columns(kv_bytes_per_gpu=(taken + parked.ranks * c("_shared_bytes")) / c("gpus_per_replica"))
+    parked_gpus = parked.gpus * parked.ranks
+    return _with_limits(points, f"{options.parked_kv}_kv_memory", "decode_kv_memory", parked_gpus, options)
 
 
-def _with_fit(
-    points: pl.DataFrame, scenario: Scenario, spec: ModelSpec, pool: _Pool, options: MappingOptions
+def _with_limits(
+    points: pl.DataFrame, parked_limit: str, in_flight_limit: str, parking_gpus: pl.Expr, options: MappingOptions
 ) -> pl.DataFrame:
-    """What the pool holds: bytes of a session, bytes for KV, and the sessions that fit."""
+    """The sessions that each limit allows, the least of them, and its name."""
     c = pl.col
-    bytes_ = _session_bytes(scenario, spec, pool, options)
-    points = points.with_columns(
-        kv_bytes_per_session_mean=bytes_.mean,
-        kv_bytes_per_session_peak=bytes_.peak,
-        _shared_bytes=bytes_.shared,
-        _slope=bytes_.slope,
-        _available=_available(spec, pool, options),
-    )
-    left = maximum(c("_available") - c("_shared_bytes"), 0.0)
-    spread = c("_slope") * turn_profile(scenario).context_sd
+    in_flight = (c("_in_flight_slots") / c("activity_fraction")).fill_null(float("inf"))
+    parked = {context: _parked(context, parking_gpus, options) for context in CONTEXTS}
+    name = "host_memory" if options.idle_kv == "offloaded" else parked_limit
+    points = points.with_columns(_parked_limit=parked[options.kv_context])
+    limits = {
+        f"max_sessions_{context}_context": pl.min_horizontal(limit, in_flight) for context, limit in parked.items()
+    }
     return points.with_columns(
-        kv_bytes_available=pool.ranks * c("_available"),
-        kv_layout=pl.lit(options.kv_layout),
-        _weights_fit=c("_available") > 0,
-        _fit_mean=kv.max_sessions(left, c("kv_bytes_per_session_mean"), pool.ranks),
-        _fit_p95=pool.ranks * kv.sessions_p95_per_rank(left, c("kv_bytes_per_session_mean"), spread),
-        _fit_peak=kv.max_sessions(left, c("kv_bytes_per_session_peak"), pool.ranks),
+        **limits,
+        max_sessions=pl.min_horizontal(c("_parked_limit"), in_flight),
+        binding_limit=pl.when(c("_parked_limit") <= in_flight).then(pl.lit(name)).otherwise(pl.lit(in_flight_limit)),
     )
 
 
-def _session_bytes(scenario: Scenario, spec: ModelSpec, pool: _Pool, options: MappingOptions) -> _SessionBytes:
-    element, groups, paged = pl.col("_kv_element_bytes"), spec.attention, options.kv_layout == "paged"
-    shared = scenario.shared_prefix_tokens
-    mean, peak = (
-        kv.session_bytes_on_rank(groups, tokens, element, pool.tp, shared_tokens=shared, paged=paged)
-        for tokens in (scenario.mean_context_tokens, scenario.peak_context_tokens)
-    )
-    slope = kv.kv_slope_bytes_per_token(groups, scenario.mean_context_tokens, element, pool.tp, paged=paged)
-    return _SessionBytes(mean, peak, slope, kv.kv_bytes_on_rank(groups, shared, element, pool.tp, paged=paged))
-
-
-def _available(spec: ModelSpec, pool: _Pool, options: MappingOptions) -> pl.Expr:
-    non_expert = by_dtype("linear_dtype", {d: spec.non_expert_bytes(d) for d in BYTES_PER_WEIGHT})
-    experts = by_dtype("expert_dtype", {d: spec.expert_bytes(d) for d in BYTES_PER_WEIGHT}) if spec.moe else pl.lit(0.0)
-    weights = kv.weights_bytes_per_rank(non_expert, experts, pool.dp)
-    available: pl.Expr = kv.available_bytes_per_rank(
-        pool.gpus, float(pool.gpu.hbm_bytes), options.reserve_fraction, weights
-    )
-    return available
+def _parked(context: str, parking_gpus: pl.Expr, options: MappingOptions) -> Number:
+    """Sessions whose idle KV has a place: on the GPUs, in host memory, or anywhere if it is dropped."""
+    if options.idle_kv == "resident":
+        return pl.col(f"_fit_{context}")
+    if options.idle_kv == "dropped":
+        return pl.lit(float("inf"))
+    bytes_ = pl.col("kv_bytes_per_session_peak" if context == "peak" else "kv_bytes_per_session_mean")
+    return floor(parking_gpus * options.host_memory_bytes_per_gpu / bytes_)

@@ -4,23 +4,24 @@ import math
 
 import polars as pl
 
-from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
+from transforms.agent_points.gpu import POOLS, Gpu
 from transforms.configurations import CURVE_ID
-from transforms.peaks import PEAK_TOLERANCE, fastest_flops_per_s, least_flops_per_s
+from transforms.numbers import maximum
+from transforms.peaks import PEAK_TOLERANCE, least_flops_per_s
 
 #: A figure on the wall itself must not fall over it by rounding.
 WALL_TOLERANCE = 1e-9
+#: Reasons that a lower load mends.
+WALL_REASONS = ("kv_capacity", "kv_capacity_below_table", "host_memory_capacity")
 
 
 def judge_points(
     points: pl.DataFrame,
     scenario: Scenario,
     spec: ModelSpec,
-    prefill_gpu: Hardware,
-    decode_gpu: Hardware,
     options: MappingOptions,
 ) -> pl.DataFrame:
     """Adds ``infeasible_reason``, ``feasible``, ``kv_utilization_fraction``, the cluster view."""
@@ -29,7 +30,9 @@ def judge_points(
         replicas = pl.lit(None, pl.Int64)
     else:
         replicas = pl.lit(options.cluster_gpus) // c("gpus_per_replica")
-    card = max(prefill_gpu.hbm_bytes, decode_gpu.hbm_bytes)
+    prefill_gpu, decode_gpu = (Gpu.of_pool(pool) for pool in POOLS)
+    card = maximum(prefill_gpu.hbm_bytes, decode_gpu.hbm_bytes)
+    fastest = maximum(prefill_gpu.fastest_flops_per_s, decode_gpu.fastest_flops_per_s)
     longest = math.inf if spec.max_context_tokens is None else spec.max_context_tokens
     tokens = c("prefill_tokens_per_turn") + scenario.output_tokens_per_turn - 1
     flops_per_s = least_flops_per_s(spec, tokens, c("turns_per_s_per_gpu"))
@@ -39,7 +42,8 @@ def judge_points(
         "context_too_long": pl.lit(scenario.peak_context_tokens > longest),
         "replica_larger_than_cluster": (replicas == 0).fill_null(False),
         "table_memory_exceeds_gpu": (c("memory_bytes_per_gpu") > card).fill_null(False),
-        "above_peak_flops": flops_per_s > fastest_flops_per_s(prefill_gpu, decode_gpu) * (1 + PEAK_TOLERANCE),
+        "above_peak_flops": flops_per_s > fastest * (1 + PEAK_TOLERANCE),
+        "host_memory_capacity": over_wall & (c("binding_limit") == "host_memory"),
         "kv_capacity": over_wall,
     }
     points = points.with_columns(

@@ -4,6 +4,7 @@ import polars as pl
 
 from schemas.scenarios import Scenario
 from transforms.agent_points.columns import TURN_FIGURES
+from transforms.agent_points.feasibility import WALL_REASONS
 from transforms.agent_points.sessions import stations
 from transforms.configurations import CURVE_ID
 from transforms.equations import closed_loop as loop
@@ -18,7 +19,7 @@ def wall_points(points: pl.DataFrame, scenario: Scenario, closed_loop: loop.Clos
     left to the steps that make it.
     """
     c = pl.col
-    only_wall = points.filter(c("infeasible_reason").is_null() | (c("infeasible_reason") == "kv_capacity"))
+    only_wall = points.filter(c("infeasible_reason").is_null() | c("infeasible_reason").is_in(WALL_REASONS))
     order = only_wall.sort("batch_per_rank", "sessions")
     following = ("sessions", *TURN_FIGURES, "feasible")
     pairs = order.with_columns(c(name).shift(-1).over(CURVE_ID).alias(f"_next_{name}") for name in following)
@@ -53,7 +54,7 @@ def _sessions_at_wall(think_time_s: float) -> pl.Expr:
     c = pl.col
     slope = (c("_next_turn_latency_ms") - c("turn_latency_ms")) / 1e3 / (c("_next_sessions") - c("sessions"))
     at_zero = c("turn_latency_ms") / 1e3 - slope * c("sessions")
-    half = (at_zero - slope * c("_decode_slots")) / 2
-    constant = c("_decode_slots") * (at_zero + think_time_s)
+    half = (at_zero - slope * c("_in_flight_slots")) / 2
+    constant = c("_in_flight_slots") * (at_zero + think_time_s)
     root = constant / (half + (half**2 + slope * constant).sqrt())
     return pl.min_horizontal(c("_parked_limit"), root.fill_nan(None), c("_next_sessions"))

@@ -6,9 +6,9 @@ Overheads scale with the work here, which they do not: measured in MODEL 5.2 at 
 
 import polars as pl
 
-from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from transforms.agent_points.columns import turn_figures
+from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.roofline_points import article_decode_s, article_prefill_s
 from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.workload import Prefill, Workload
@@ -16,7 +16,7 @@ from transforms.numbers import Number
 
 
 def carry_by_ratio(
-    points: pl.DataFrame, workload: Workload, spec: ModelSpec, prefill_gpu: Hardware, decode_gpu: Hardware
+    points: pl.DataFrame, workload: Workload, spec: ModelSpec, prefill_gpu: Gpu, decode_gpu: Gpu
 ) -> pl.DataFrame:
     """Any rows at the agent's workload: TTFT and TPOT times the ratio of the roofline's.
 
@@ -26,7 +26,7 @@ def carry_by_ratio(
 
     def tpot_s(context_tokens: Number) -> Number:
         replica = RooflineReplica.of_columns(spec, decode_gpu, context_tokens)
-        return article_decode_s(replica, c("batch_per_rank"), spec, decode_gpu)
+        return article_decode_s(replica, c("batch_per_rank"), spec)
 
     replica = RooflineReplica.of_columns(spec, prefill_gpu, workload.decode_context_tokens)
     prefill_before = article_prefill_s(replica, c("isl_tokens") - c("prefix_tokens"), spec)

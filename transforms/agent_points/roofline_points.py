@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from transforms.agent_points.columns import turn_figures
+from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.workload import Prefill, Workload
 from transforms.equations import engine_steps, roofline
@@ -36,12 +36,12 @@ class TurnTimes:
         return turn_figures(mean, first, last, tpot, output_tokens)
 
 
-def carry_roofline(points: pl.DataFrame, workload: Workload, spec: ModelSpec, gpu: Hardware) -> pl.DataFrame:
-    """Roofline rows of one preset (``backend_version``) at the agent's workload; all of one model and GPU."""
+def carry_roofline(points: pl.DataFrame, workload: Workload, spec: ModelSpec, gpu: Gpu) -> pl.DataFrame:
+    """Roofline rows of one preset (``backend_version``) at the agent's workload; all of one model."""
     # on arrays: as one expression the steps would be computed anew wherever they stand in it
     replica = RooflineReplica.of_rows(points, spec, gpu, workload.decode_context_tokens)
     preset = str(points["backend_version"].first())
-    times = turn_times(preset, replica, points["batch_per_rank"].to_numpy(), workload, spec, gpu)
+    times = turn_times(preset, replica, points["batch_per_rank"].to_numpy(), workload, spec)
     return points.with_columns(
         **times.figures(workload.output_tokens),
         serving_requests_per_s=pl.Series(times.requests_per_s),
@@ -50,11 +50,11 @@ def carry_roofline(points: pl.DataFrame, workload: Workload, spec: ModelSpec, gp
 
 
 def turn_times(
-    preset: str, replica: RooflineReplica, batch_per_rank: Number, workload: Workload, spec: ModelSpec, gpu: Hardware
+    preset: str, replica: RooflineReplica, batch_per_rank: Number, workload: Workload, spec: ModelSpec
 ) -> TurnTimes:
     """A batch on replicas by a preset, ``article`` (MODEL 3) or ``calibrated``. Raises ``KeyError`` for another."""
     by_preset = {"article": _article_times, "calibrated": _calibrated_times}
-    return by_preset[preset](replica, batch_per_rank, workload, spec, gpu)
+    return by_preset[preset](replica, batch_per_rank, workload, spec)
 
 
 def article_prefill_s(replica: RooflineReplica, new_tokens: Number, spec: ModelSpec) -> Number:
@@ -62,9 +62,9 @@ def article_prefill_s(replica: RooflineReplica, new_tokens: Number, spec: ModelS
     return roofline.prefill_s(spec.parameters_active, new_tokens, replica.prefill_gpus, replica.flops_per_s)
 
 
-def article_decode_s(replica: RooflineReplica, batch_per_rank: Number, spec: ModelSpec, gpu: Hardware) -> Number:
+def article_decode_s(replica: RooflineReplica, batch_per_rank: Number, spec: ModelSpec) -> Number:
     """TPOT by Eqs. 3-3c. Under attention data parallelism each rank reads the whole non-expert part."""
-    bandwidth = gpu.hbm_bandwidth_bytes_per_s
+    bandwidth = replica.hbm_bytes_per_s
     all_gpus, tokens = replica.rank_gpus * replica.dp, batch_per_rank * replica.dp
     weights = roofline.weight_read_s(replica.non_expert_bytes, replica.rank_gpus, bandwidth)
     if spec.moe is not None:
@@ -75,25 +75,21 @@ def article_decode_s(replica: RooflineReplica, batch_per_rank: Number, spec: Mod
     return roofline.tpot_s(weights, kv, compute)
 
 
-def _article_times(
-    replica: RooflineReplica, batch: Number, workload: Workload, spec: ModelSpec, gpu: Hardware
-) -> TurnTimes:
+def _article_times(replica: RooflineReplica, batch: Number, workload: Workload, spec: ModelSpec) -> TurnTimes:
     mean, first, last = (
         article_prefill_s(replica, prefill.new_tokens, spec)
         for prefill in (workload.mean, workload.first, workload.last)
     )
-    tpot = article_decode_s(replica, batch, spec, gpu)
+    tpot = article_decode_s(replica, batch, spec)
     latency = roofline.latency_s(mean, tpot, workload.output_tokens)
     return TurnTimes(mean, first, last, tpot, batch * replica.dp / latency)
 
 
-def _calibrated_times(
-    replica: RooflineReplica, batch: Number, workload: Workload, spec: ModelSpec, gpu: Hardware
-) -> TurnTimes:
+def _calibrated_times(replica: RooflineReplica, batch: Number, workload: Workload, spec: ModelSpec) -> TurnTimes:
     """Mixed steps of one prefill beside everybody's decode, and decode-only steps, by the step equations."""
-    t_dec = _step_s(replica, batch, None, workload, spec, gpu)
+    t_dec = _step_s(replica, batch, None, workload, spec)
     t_mix, first, last = (
-        maximum(_step_s(replica, maximum(batch - 1.0, 0.0), prefill, workload, spec, gpu), t_dec)
+        maximum(_step_s(replica, maximum(batch - 1.0, 0.0), prefill, workload, spec), t_dec)
         for prefill in (workload.mean, workload.first, workload.last)
     )
     n_mix = maximum(batch, 1.0)
@@ -110,10 +106,9 @@ def _step_s(
     prefill: Prefill | None,
     workload: Workload,
     spec: ModelSpec,
-    gpu: Hardware,
 ) -> Number:
     """One step of a rank: ``decoding`` requests that decode, beside one prefill if there is one."""
-    bandwidth, attention_flops_per_s = gpu.hbm_bandwidth_bytes_per_s, gpu.flops_per_s.bf16
+    bandwidth, attention_flops_per_s = replica.hbm_bytes_per_s, replica.attention_flops_per_s
     tokens = decoding + (prefill.new_tokens if prefill else 0.0)
     parameters = spec.parameters
     expert_active = spec.parameters_active - parameters.non_expert

@@ -5,20 +5,20 @@ from typing import Self
 
 import polars as pl
 
-from schemas.dtypes import BYTES_PER_KV_ELEMENT, BYTES_PER_WEIGHT, SERVED_WITH_FP4, SERVED_WITHOUT_FP4
-from schemas.hardware import Hardware
+from schemas.dtypes import BYTES_PER_KV_ELEMENT, BYTES_PER_WEIGHT
 from schemas.models import ModelSpec
 from transforms.agent_points.columns import by_dtype
+from transforms.agent_points.gpu import Gpu
 from transforms.equations.kv_memory import kv_read_bytes_per_gpu
 from transforms.numbers import Number
 
 
 @dataclass(frozen=True)
 class RooflineReplica:
-    """Replicas of one model on one GPU; each field is one number a row. Rates are per GPU.
+    """Replicas of one model; each field is one number a row. Rates are per GPU.
 
     ``kv_bytes`` is one context at the decode context on each GPU of a rank; ``flops_per_s`` is the
-    article's compute rate, the others are those of the products that engines run.
+    article's compute rate, those of the parts are what engines run.
     """
 
     prefill_gpus: Number
@@ -30,16 +30,17 @@ class RooflineReplica:
     flops_per_s: Number
     linear_flops_per_s: Number
     expert_flops_per_s: Number
+    attention_flops_per_s: Number
+    hbm_bytes_per_s: Number
     link_bytes_per_s: Number
 
     @classmethod
-    def of_columns(cls, spec: ModelSpec, gpu: Hardware, decode_context_tokens: Number) -> Self:
+    def of_columns(cls, spec: ModelSpec, gpu: Gpu, decode_context_tokens: Number) -> Self:
         """The replicas of a frame's rows, aggregated or disaggregated, as expressions."""
         c = pl.col
         experts = spec.moe.experts if spec.moe else 1
         tp = pl.coalesce("tp", "decode_tp")
         kv_element = by_dtype("kv_dtype", BYTES_PER_KV_ELEMENT)
-        served = {dtype: _served_flops_per_s(gpu, dtype) for dtype in BYTES_PER_WEIGHT}
         return cls(
             prefill_gpus=pl.coalesce(
                 c("tp") * c("pp") * c("dp") * c("cp"),
@@ -50,25 +51,21 @@ class RooflineReplica:
             non_expert_bytes=by_dtype("linear_dtype", {d: spec.non_expert_bytes(d) for d in BYTES_PER_WEIGHT}),
             bytes_per_expert=by_dtype("expert_dtype", {d: spec.expert_bytes(d) / experts for d in BYTES_PER_WEIGHT}),
             kv_bytes=kv_read_bytes_per_gpu(spec.attention, decode_context_tokens, kv_element, tp),
-            flops_per_s=by_dtype("weight_dtype", {d: gpu.compute_flops_per_s(d) for d in BYTES_PER_WEIGHT}),
-            linear_flops_per_s=by_dtype("linear_dtype", served),
-            expert_flops_per_s=by_dtype("expert_dtype", served),
+            flops_per_s=gpu.article_flops_per_s,
+            linear_flops_per_s=gpu.linear_flops_per_s,
+            expert_flops_per_s=gpu.expert_flops_per_s,
+            attention_flops_per_s=gpu.bf16_flops_per_s,
+            hbm_bytes_per_s=gpu.hbm_bandwidth_bytes_per_s,
             link_bytes_per_s=pl.when(c("gpus_per_replica") <= gpu.scale_up_gpus)
             .then(gpu.scale_up_bytes_per_s)
             .otherwise(gpu.scale_out_bytes_per_s),
         )
 
     @classmethod
-    def of_rows(cls, rows: pl.DataFrame, spec: ModelSpec, gpu: Hardware, decode_context_tokens: float) -> Self:
+    def of_rows(cls, rows: pl.DataFrame, spec: ModelSpec, gpu: Gpu, decode_context_tokens: float) -> Self:
         """The same as NumPy arrays of one entry a row."""
         columns = cls.of_columns(spec, gpu, decode_context_tokens)
         values = rows.select(
             getattr(columns, field.name).cast(pl.Float64).alias(field.name) for field in fields(columns)
         )
         return cls(**{name: values[name].to_numpy() for name in values.columns})
-
-
-def _served_flops_per_s(gpu: Hardware, dtype: str) -> float:
-    served = SERVED_WITHOUT_FP4 if gpu.flops_per_s.fp4 is None else SERVED_WITH_FP4
-    rates: list[float | None] = [getattr(gpu.flops_per_s, compute) for compute in served[dtype]]
-    return next(rate for rate in rates if rate is not None)

@@ -21,7 +21,7 @@ Two bounds of a session's bytes:
 from collections.abc import Sequence
 
 from schemas.models import AttentionGroup
-from transforms.numbers import Number, floor, maximum, minimum, sqrt
+from transforms.numbers import Number, floor, log2, maximum, minimum, sqrt
 
 #: vLLM aligns the tokens of a page to this many when it unifies page sizes.
 PAGE_TOKENS = 16
@@ -179,20 +179,10 @@ def available_bytes_per_rank(
     return gpus_per_rank * usable - weights_per_rank
 
 
-def least_tp_that_fits(
-    non_expert_bytes: float,
-    expert_bytes: float,
-    hbm_bytes: float,
-    reserve_fraction: float,
-    dp: int = 1,
-    overhead_bytes_per_gpu: float = 0.0,
-) -> int | None:
-    """The least power of two of GPUs a rank that leaves memory for KV; None up to 1,024 of them."""
-    weights = weights_bytes_per_rank(non_expert_bytes, expert_bytes, dp)
-    for tp in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
-        if available_bytes_per_rank(tp, hbm_bytes, reserve_fraction, weights, overhead_bytes_per_gpu) > 0:
-            return tp
-    return None
+def least_gpus_that_fit(weights_per_rank: Number, usable_per_gpu: Number) -> Number:
+    """The least power of two of GPUs in a rank that leaves memory for KV beside the weights."""
+    ratio = maximum(weights_per_rank / usable_per_gpu, 0.5)
+    return 2.0 ** (floor(log2(ratio)) + 1.0)
 
 
 def max_sessions(left_per_rank: Number, session_bytes: Number, dp: Number) -> Number:

@@ -1,0 +1,127 @@
+"""Predicted memory against AIConfigurator's own, and predicted KV walls against measured ones.
+
+    python -m tests.bench memory
+
+AIConfigurator's ``memory`` is weights + KV + activations + NCCL + the runtime's own, GiB per GPU. The
+last three are taken out with the figures of its system files and its activation rule (package
+aiconfigurator-core 0.12.0: 3.5 GiB for the runtime, 342-392 MiB for NCCL, ``2 * tokens * heads *
+head_dim * coefficient``), so that weights + KV stand against weights + KV.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pipelines.catalogues import load_hardware, load_models
+from pipelines.inputs import find_files
+from pipelines.reading import read_inputs
+from pipelines.stages import SHIPPED_TABLES
+from schemas.dtypes import BYTES_PER_KV_ELEMENT
+from schemas.models import ModelSpec
+from transforms.equations import kv_memory as kv
+
+GIB = 2.0**30
+RUNTIME_GIB = 3.5
+NCCL_GIB = {1: 0.0, 2: 342 / 1024, 4: 392 / 1024, 8: 392 / 1024}
+SHARED = Path(os.environ.get("AGENT_PARETO_SHARED", Path(__file__).parents[3] / "shared"))
+
+
+def main() -> None:
+    """Prints both comparisons; the second where the measured runs are at hand."""
+    print_memory()
+    print_walls()
+
+
+def print_memory() -> None:
+    """Median error of predicted weights + KV on every aggregated TRT-LLM row, by model."""
+    models = load_models()
+    points = read_inputs(find_files([SHIPPED_TABLES]), load_hardware(), models).serving_points
+    rows = points.filter((pl.col("serving_mode") == "agg") & (pl.col("backend") == "trtllm"))
+    print("Weights + KV per GPU against AIConfigurator's `memory` column, medians in GiB, aggregated TRT-LLM rows")
+    print(f"{'model':18}{'rows':>7}{'memory':>9}{'predicted':>11}{'its rest':>10}{'error':>8}{'of 95 %':>9}")
+    for model, part in sorted(rows.partition_by("model", as_dict=True).items()):
+        spec = models.get(str(model[0]))
+        its_rest = RUNTIME_GIB + pl.col("tp").clip(1, 8).replace_strict(NCCL_GIB, return_dtype=pl.Float64)
+        figures = part.select(
+            memory=pl.col("memory_bytes_per_gpu") / GIB,
+            predicted=_weights_and_kv_gib(spec),
+            rest=its_rest + _activations_gib(spec),
+        ).with_columns(error=pl.col("predicted") / (pl.col("memory") - pl.col("rest")) - 1)
+        medians = figures.median().row(0, named=True)
+        most = figures["error"].abs().quantile(0.95)
+        print(
+            f"{spec.slug:18}{part.height:7,}{medians['memory']:9.1f}{medians['predicted']:11.1f}{medians['rest']:10.2f}"
+            f"{medians['error']:8.1%}{most:9.1%}"
+        )
+    print("its rest = runtime, NCCL and activations by its own rule; error = predicted / (memory - rest) - 1\n")
+
+
+def _activations_gib(spec: ModelSpec) -> pl.Expr:
+    """AIConfigurator's rule for TRT-LLM: ``2 * tokens * heads * head_dim * coefficient``, and for MLA models
+    the workspace that dispatches tokens to experts."""
+    c = pl.col
+    is_mla = spec.attention[0].kind == "mla"
+    width = spec.hidden_size if is_mla else spec.attention[0].flops_per_pair // 4
+    coefficients = {1: 22.0, 2: 13.0, 4: 10.0, 8: 10.0} if spec.moe else {1: 11.0, 2: 6.5, 4: 5.0, 8: 5.0}
+    decoding = (
+        pl.when(c("batch_per_rank") > 1).then(c("batch_per_rank") - c("context_requests_per_step")).otherwise(0.0)
+    )
+    tokens = c("context_tokens_per_step") + decoding
+    bytes_ = 2.0 * tokens * width * c("tp").clip(1, 8).replace_strict(coefficients, return_dtype=pl.Float64)
+    if is_mla and spec.moe:
+        routed = spec.moe.experts * spec.moe.experts_per_token
+        bytes_ = bytes_ + tokens * spec.hidden_size * c("dp") * routed / c("moe_ep") / 128 * 4
+    return pl.max_horizontal(bytes_, pl.lit(70.0 * 2**20)) / GIB
+
+
+def _weights_and_kv_gib(spec: ModelSpec) -> pl.Expr:
+    """Bytes of weights and of the KV of ``bs`` requests at isl + osl, on one GPU."""
+    c = pl.col
+    dtypes = c("linear_dtype"), c("expert_dtype")
+    non_expert = dtypes[0].map_elements(spec.non_expert_bytes, return_dtype=pl.Float64)
+    experts = dtypes[1].map_elements(spec.expert_bytes, return_dtype=pl.Float64).fill_null(0.0)
+    weights = non_expert / (c("tp") * c("pp")) + experts / (c("tp") * c("pp") * c("dp"))
+    element = c("kv_dtype").replace_strict(BYTES_PER_KV_ELEMENT, return_dtype=pl.Float64)
+    tokens = c("isl_tokens") + c("osl_tokens")
+    on_rank = kv.kv_bytes_on_rank(spec.attention, tokens, element, c("tp"))
+    per_gpu: pl.Expr = (weights + c("batch_per_rank") * on_rank / c("tp")) / GIB
+    return per_gpu
+
+
+def print_walls(folder: Path = SHARED / "tables" / "measured" / "agentic_b200_dsr1") -> None:
+    """Sessions that fit at the measured mean context, beside the measured hit rates by session count."""
+    if not folder.is_dir():
+        print(f"Measured walls: {folder} is not there; set AGENT_PARETO_SHARED to the folder that holds tables/")
+        return
+    gpu, spec = load_hardware().get("b200"), load_models().get("deepseek-r1")
+    weights = spec.non_expert_bytes(), spec.expert_bytes("nvfp4")
+    print("Measured walls: DeepSeek-R1, NVFP4 experts, B200, KV offload off (hit rate of the GPU cache by sessions)")
+    for tp in (4, 8):
+        runs = [run for run in _runs(folder) if run["tp"] == tp and run["offload_mode"] == "off"]
+        hits = {run["users"]: run["server_gpu_cache_hit_rate"] for run in runs}
+        context = sum(run["mean_input_tokens"] for run in runs) / len(runs)
+        print(f"TP{tp}: mean context {context:,.0f} tokens; " + ", ".join(f"{n}: {hits[n]:.2f}" for n in sorted(hits)))
+        on_rank = kv.weights_bytes_per_rank(*weights, 1)
+        left = kv.available_bytes_per_rank(tp, float(gpu.hbm_bytes), 0.10, on_rank)
+        for dtype in ("bf16", "fp8"):
+            fits = []
+            for shared in (0, 10_000, 20_000, 30_000):
+                bytes_ = kv.session_bytes_on_rank(
+                    spec.attention, context, BYTES_PER_KV_ELEMENT[dtype], tp, shared_tokens=shared
+                )
+                once = kv.kv_bytes_on_rank(spec.attention, shared, BYTES_PER_KV_ELEMENT[dtype], tp)
+                fits.append(f"{kv.max_sessions(left - once, bytes_, 1):.0f} (S = {shared:,})")
+            print(f"  {dtype} KV, reserve 0.10, {left / 1e9:,.0f} GB left: max_sessions " + ", ".join(fits))
+
+
+def _runs(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.glob("*.json")):
+        yield json.loads(path.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Figures of the GPU that each row runs on, as columns: one frame may hold rows of any hardware."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from schemas.catalogue import HardwareCatalogue
+from schemas.dtypes import BYTES_PER_WEIGHT, SERVED_WITH_FP4, SERVED_WITHOUT_FP4
+from schemas.hardware import Hardware
+
+POOLS: Final = ("prefill", "decode")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The GPU of one pool of each row; an aggregated replica has the same in both.
+
+    Figures are those of ``schemas.hardware.Hardware``, of one GPU; ``article_flops_per_s`` computes the
+    row's weights by the article's rule, ``linear_`` and ``expert_flops_per_s`` as engines do.
+    """
+
+    hbm_bytes: pl.Expr
+    hbm_bandwidth_bytes_per_s: pl.Expr
+    bf16_flops_per_s: pl.Expr
+    fp8_flops_per_s: pl.Expr
+    fastest_flops_per_s: pl.Expr
+    scale_up_gpus: pl.Expr
+    scale_up_bytes_per_s: pl.Expr
+    scale_out_bytes_per_s: pl.Expr
+    host_link_bytes_per_s: pl.Expr
+    article_flops_per_s: pl.Expr
+    linear_flops_per_s: pl.Expr
+    expert_flops_per_s: pl.Expr
+
+    @classmethod
+    def of_pool(cls, pool: str) -> "Gpu":
+        """The columns that ``add_gpu_columns`` made for ``prefill`` or ``decode``."""
+        return cls(**{name: pl.col(f"_{pool}_{name}") for name in cls.__dataclass_fields__})
+
+    @property
+    def attention_flops_per_s(self) -> pl.Expr:
+        """Peak of the row's prefill attention; in 16 bits where the GPU has no FP8."""
+        return pl.when(pl.col("attention_dtype") == "fp8").then(self.fp8_flops_per_s).otherwise(self.bf16_flops_per_s)
+
+
+def add_gpu_columns(points: pl.DataFrame, hardware: HardwareCatalogue) -> pl.DataFrame:
+    """The points with the private columns that ``Gpu.of_pool`` reads; their slugs stand in the catalogue."""
+    figures = pl.DataFrame([_figures(gpu) for gpu in hardware])
+    rates = pl.DataFrame([rate for gpu in hardware for rate in _rates(gpu)])
+    for pool in POOLS:
+        key = f"{pool}_hardware"
+        points = points.join(figures.select(pl.all().name.prefix(f"_{pool}_")), left_on=key, right_on=f"_{pool}_gpu",
+                             how="left", maintain_order="left")  # fmt: skip
+        for dtype, kind, name in (
+            ("weight_dtype", "article", "article_flops_per_s"),
+            ("linear_dtype", "served", "linear_flops_per_s"),
+            ("expert_dtype", "served", "expert_flops_per_s"),
+        ):
+            wanted = rates.select(pl.col("gpu").alias(key), pl.col("dtype").alias(dtype),
+                                  pl.col(kind).alias(f"_{pool}_{name}"))  # fmt: skip
+            points = points.join(wanted, on=[key, dtype], how="left", maintain_order="left")
+    return points
+
+
+def _figures(gpu: Hardware) -> dict[str, object]:
+    rates = [gpu.flops_per_s.bf16, gpu.flops_per_s.fp8, gpu.flops_per_s.fp4]
+    return {
+        "gpu": gpu.slug,
+        "hbm_bytes": float(gpu.hbm_bytes),
+        "hbm_bandwidth_bytes_per_s": gpu.hbm_bandwidth_bytes_per_s,
+        "bf16_flops_per_s": gpu.flops_per_s.bf16,
+        "fp8_flops_per_s": gpu.flops_per_s.fp8 or gpu.flops_per_s.bf16,
+        "fastest_flops_per_s": max(rate for rate in rates if rate is not None),
+        "scale_up_gpus": gpu.scale_up_gpus,
+        "scale_up_bytes_per_s": gpu.scale_up_bytes_per_s,
+        "scale_out_bytes_per_s": gpu.scale_out_bytes_per_s,
+        "host_link_bytes_per_s": gpu.host_link_bytes_per_s,
+    }
+
+
+def _rates(gpu: Hardware) -> list[dict[str, object]]:
+    served = SERVED_WITHOUT_FP4 if gpu.flops_per_s.fp4 is None else SERVED_WITH_FP4
+    return [
+        {
+            "gpu": gpu.slug,
+            "dtype": dtype,
+            "article": gpu.compute_flops_per_s(dtype),
+            "served": next(rate for rate in (getattr(gpu.flops_per_s, c) for c in served[dtype]) if rate is not None),
+        }
+        for dtype in BYTES_PER_WEIGHT
+    ]

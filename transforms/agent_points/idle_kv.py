@@ -1,0 +1,52 @@
+"""What becomes of a session's KV while it pauses, and what that costs its next turn (MODEL section 4)."""
+
+import numpy as np
+import polars as pl
+
+from schemas.models import ModelSpec
+from schemas.options import MappingOptions
+from schemas.scenarios import FixedCache, Scenario
+from transforms.agent_points.columns import kv_element_bytes
+from transforms.agent_points.gpu import Gpu
+from transforms.equations.context import turn_profile
+from transforms.equations.kv_memory import kv_bytes_on_rank
+from transforms.numbers import Number
+
+
+def scenario_under(scenario: Scenario, options: MappingOptions) -> Scenario:
+    """The scenario as the engine sees it: where idle KV is dropped, a pause loses the session's prefix."""
+    if options.idle_kv != "dropped" or scenario.think_time_s == 0:
+        return scenario
+    return scenario.model_copy(update={"cache": FixedCache(hit_rate=0.0)})
+
+
+def reload_ms(scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> tuple[Number, Number, Number]:
+    """Time to bring a prefix back from host memory, of the mean, first and last turn; 0 where it never left.
+
+    Only a hit loads something. Each GPU of the rank that prefills loads its share over its own link.
+    """
+    if options.idle_kv != "offloaded":
+        return pl.lit(0.0), pl.lit(0.0), pl.lit(0.0)
+    turns = turn_profile(scenario)
+    cached = np.maximum(turns.context - turns.new_on_hit - scenario.shared_prefix_tokens, 0.0)
+    link = Gpu.of_pool("prefill").host_link_bytes_per_s
+    tp = pl.coalesce("tp", "prefill_tp")
+
+    def load_ms(tokens: float) -> Number:
+        on_rank = kv_bytes_on_rank(spec.attention, tokens, kv_element_bytes(), tp)
+        return scenario.cache_hit_rate * 1e3 * on_rank / tp / link
+
+    return load_ms(float(np.mean(cached))), load_ms(float(cached[0])), load_ms(float(cached[-1]))
+
+
+def add_reload(points: pl.DataFrame, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> pl.DataFrame:
+    """Turn figures with the reload before each prefill."""
+    if options.idle_kv != "offloaded":
+        return points
+    mean, first, last = reload_ms(scenario, spec, options)
+    return points.with_columns(
+        ttft_ms=pl.col("ttft_ms") + mean,
+        turn_latency_ms=pl.col("turn_latency_ms") + mean,
+        first_turn_latency_ms=pl.col("first_turn_latency_ms") + first,
+        last_turn_latency_ms=pl.col("last_turn_latency_ms") + last,
+    )
