@@ -7,6 +7,7 @@ import typer
 from pipelines.commands import hardware, scenarios
 from pipelines.commands.build import build_command
 from pipelines.commands.check import check_command
+from pipelines.commands.evaluate import evaluate_command
 from pipelines.commands.frontier import frontier_command
 from pipelines.commands.models import app as models_app
 from pipelines.commands.query import query_command
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command("build")(build_command)
 app.command("check")(check_command)
 app.command("query")(query_command)
+app.command("evaluate")(evaluate_command)
 app.command("frontier")(frontier_command)
 app.add_typer(scenarios.app, name="scenarios")
 app.add_typer(hardware.app, name="hardware")

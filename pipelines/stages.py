@@ -9,6 +9,7 @@ import polars as pl
 from pipelines.carrying import Carried, Partition, carry_partition, split_partitions, synthesize_missing
 from pipelines.catalogue_tables import hardware_table, models_table, scenarios_table
 from pipelines.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
+from pipelines.evaluations import load_evaluation
 from pipelines.inputs import find_files
 from pipelines.lake.release import ReleaseWriter
 from pipelines.progress import progress
@@ -60,6 +61,8 @@ class PartitionSummary:
 
 def prepare(options: BuildOptions) -> Prepared:
     """Catalogues, scenarios and tables. Raises ``UserError`` where nothing can be built from them."""
+    if options.evaluation is not None:
+        load_evaluation(options.evaluation)  # a wrong file is said before the work begins
     hardware, models = load_hardware(options.hardware), load_models(options.models)
     scenarios = load_scenarios(options.scenarios)
     files = find_files(options.tables or (SHIPPED_TABLES,))
@@ -93,8 +96,7 @@ def carry(prepared: Prepared, partitions: Sequence[Partition], release: ReleaseW
     summaries: list[PartitionSummary] = []
     batch: list[Carried] = []
     for partition in partitions:
-        keys = {"hardware": partition.hardware, "model": partition.model}
-        release.write_partition("serving_points", keys, partition.points)
+        release.write_partitioned("serving_points", partition.points, by=TABLES["serving_points"].partitions)
         batch.extend(
             carry_partition(partition, prepared.scenarios, prepared.hardware, prepared.models, prepared.options.mapping)
         )
@@ -128,6 +130,10 @@ def publish(prepared: Prepared, release: ReleaseWriter) -> str:
     inputs, options = prepared.inputs, prepared.options
     release.write_table("quarantine", inputs.quarantine, folder=True)
     release.write_table("sources", inputs.sources, folder=True)
+    if not inputs.measured_agentic.is_empty():
+        release.write_table("measured_agentic", inputs.measured_agentic)
+    if options.evaluation is not None:
+        release.write_table("evaluation", load_evaluation(options.evaluation))
     release.write_table("hardware", hardware_table(prepared.hardware))
     release.write_table("models", models_table(prepared.models))
     release.write_table("scenarios", scenarios_table(prepared.scenarios))

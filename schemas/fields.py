@@ -47,11 +47,17 @@ INFEASIBLE_REASONS: Final = (
     "above_peak_flops",
     "kv_capacity",
     "kv_capacity_below_table",
+    "host_memory_capacity",
     "fewer_sessions_than_table",
     "more_sessions_than_table",
 )
 BINDING_LIMITS: Final = (
-    "kv_memory", "decode_kv_memory", "prefill_kv_memory", "weights", "context_length", "cluster_size", "table_range",
+    "kv_memory", "host_memory", "decode_kv_memory", "prefill_kv_memory", "weights", "context_length",
+    "cluster_size", "table_range",
+)  # fmt: skip
+EVALUATION_FIGURES: Final = ("turn_latency", "ttft", "tpot", "throughput")
+EVALUATION_GROUPINGS: Final = (
+    "all", "hardware", "model", "backend", "serving_mode", "source", "transfer_method", "batch_range", "turn",
 )  # fmt: skip
 
 
@@ -95,6 +101,8 @@ _text("source", "who measured or modelled the serving point", allowed=SOURCES)
 _text("source_file", "file that the row was read from, relative to the folder given; 'roofline' if synthesised")
 _count("source_row", "-", "row in that file, data rows counted from 1")
 _text("tool_version", "version of the tool that wrote the file", nullable=True)
+_text("measured_at", "when it was measured, ISO 8601 in UTC: of two runs of one configuration the later counts; NULL "
+      "where nothing says", nullable=True)  # fmt: skip
 
 # --- hardware and model ---------------------------------------------------------------------------
 _text("hardware", "GPU (slug); prefill and decode GPU joined by -and- where they differ", "catalogue")
@@ -117,8 +125,13 @@ _text(
 _text("linear_dtype", "format of the other linear layers (attention, dense MLP, shared experts)",
       allowed=WEIGHT_DTYPES)  # fmt: skip
 _text("kv_dtype", "format of the KV cache", allowed=KV_DTYPES)
+_text("kv_dtype_source", "who says the KV format: the input (or source.yaml), the published recipe of the run, or "
+      "nobody: then it is the checkpoint's own; NULL on synthesised rows", "input, facts", nullable=True,
+      allowed=("reported", "recipe", "checkpoint"))  # fmt: skip
+_text("precision_name", "precision as the input names it; NULL where it names formats only", nullable=True)
 _text("attention_dtype", "arithmetic of prefill attention", allowed=("bf16", "fp8"))
 _text("backend", "inference engine")
+_text("backend_name", "inference engine or framework as the input names it", nullable=True)
 _text("backend_version", "version of the inference engine", nullable=True)
 _text(
     "serving_mode",
@@ -149,6 +162,10 @@ _count("gpus_per_replica", "GPUs", "GPUs of one replica, from all parallel dimen
 _real("isl_tokens", "tokens", "input length, the cached part included", "input", above=0)
 _real("osl_tokens", "tokens", "output length", "input", at_least=1)
 _real("prefix_tokens", "tokens", "part of the input found in the cache", "input")
+for _name, _what in (("isl", "input"), ("osl", "output")):
+    _real(f"{_name}_nominal_tokens", "tokens", f"{_what} length that the run is named by, where the lengths drawn are "
+          f"shorter on average ({_name}_tokens); NULL where they are the same", "input",
+          nullable=True, above=0)  # fmt: skip
 _real("concurrency_reported", "requests", "concurrency of one replica as the table states it; NULL if interpolated",
       "input", nullable=True, above=0)  # fmt: skip
 _real("batch_per_rank", "requests", "requests that one rank decodes together (bs); NULL if interpolated", "input",
@@ -168,8 +185,10 @@ _real("decode_step_ms", "ms", "time of a decode-only step, from the row's TPOT; 
 _text("latency_statistic", "statistic that the latencies are", allowed=("mean", "p50"))
 _text("tpot_source", "reported, or recovered from the latency where the table's TPOT contains the TTFT",
       allowed=("reported", "recovered"))  # fmt: skip
-_count("draft_tokens", "tokens", "tokens drafted in a step (MTP); 0 without", at_least=0)
-_real("accepted_tokens", "tokens", "tokens that a step yields; 1 without drafts", "input", at_least=1)
+_count("draft_tokens", "tokens", "tokens drafted in a step (MTP); 0 without, NULL where drafts were used and their "
+       "number is not given", at_least=0, nullable=True)  # fmt: skip
+_real("accepted_tokens", "tokens", "tokens that a step yields; 1 without drafts, NULL where drafts were used and "
+      "their acceptance is not given", "input", at_least=1, nullable=True)  # fmt: skip
 
 # --- the agent point ------------------------------------------------------------------------------
 _text("scenario", "agent workload (slug)", "catalogue")
@@ -231,6 +250,12 @@ _real("tasks_per_hour_per_cluster_gpu", "1/h/GPU", "tasks an hour per GPU of the
 _count("cluster_replicas", "-", "replicas that fit the cluster; NULL without --cluster-gpus", "MODEL 5",
        nullable=True, at_least=0)  # fmt: skip
 
+_real("expected_error_fraction", "-", "mean error of the turn latency that the evaluation found for points of this "
+      "method, serving mode and batch; 0 for direct rows, NULL where the method was not evaluated", "evaluation",
+      nullable=True)  # fmt: skip
+_flag("extrapolated", "nothing like the point was evaluated: another source or engine than the reference sets', or "
+      "prefills, contexts or outputs beyond twice what their turns span", "evaluation")  # fmt: skip
+
 # --- memory and feasibility -----------------------------------------------------------------------
 _real("kv_bytes_per_session_mean", "bytes", "KV of one session over a rank at the mean context, head copies counted, "
       "the shared prefix not", "Eq. 5", above=0)  # fmt: skip
@@ -243,6 +268,8 @@ _real("max_sessions_p95_context", "sessions", "sessions that fit in 95 of 100 mo
 _real("max_sessions_peak_context", "sessions", "sessions that fit at their peak context", "MODEL 4")
 _real("max_sessions", "sessions", "the limit applied", "MODEL 4")
 _real("kv_utilization_fraction", "-", "sessions / max_sessions; NULL where none fits", "Step 4", nullable=True)
+_count("least_tp_that_fits", "GPUs", "least GPUs of a rank that hold the weights, a power of two; NULL where they do",
+       "MODEL 4", nullable=True)  # fmt: skip
 _text("kv_layout", "ideal: sliding windows free what they pass; paged: every layer keeps the whole context",
       "MODEL 4", allowed=("ideal", "paged"))  # fmt: skip
 _flag("feasible", "the point can be run: no reason against it", "MODEL 5.6")
@@ -263,6 +290,47 @@ _real(
     "MODEL 5.7",
 )
 _real("cluster_turns_per_s", "1/s", "turns a second of all replicas", "MODEL 5.7")
+
+# --- measured agent runs --------------------------------------------------------------------------
+_text("offload_mode", "KV offload to host memory", allowed=("on", "off"), nullable=True)
+_count("requests_total", "requests", "requests (turns) sent", at_least=0, nullable=True)
+_count("requests_successful", "requests", "requests (turns) answered in full")
+_real("failed_fraction", "-", "share of the requests that failed", "input", nullable=True, at_most=1)
+_real("duration_s", "s", "length of the run", "input", above=0)
+for _kind in ("input", "output", "total"):
+    if _kind != "total":
+        _real(f"mean_{_kind}_tokens", "tokens", f"mean {_kind} tokens of a turn", "input", nullable=True)
+    _real(f"{_kind}_tokens_per_s", "tokens/s", f"{_kind} tokens a second of all GPUs", "input", above=0)
+    if _kind != "output":
+        _real(f"{_kind}_tokens_per_s_per_gpu", "tokens/s/GPU", f"{_kind} tokens a second per GPU", "input", above=0)
+_real("expected_output_tokens", "tokens", "mean output tokens of a turn in the trace that was replayed", "input",
+      nullable=True)  # fmt: skip
+for _name, _what in (("ttft", "time to first token"), ("turn_latency", "latency of a turn"),
+                     ("itl", "time between two tokens")):  # fmt: skip
+    for _percentile in (50, 90, 99):
+        _real(f"{_name}_p{_percentile}_ms", "ms", f"{_what}, {_percentile}th percentile", "input", nullable=True)
+_real("itl_ms", "ms", "time between two tokens, mean", "input", nullable=True)
+for _name, _what in (
+    ("server_gpu_cache_hit_rate", "share of prompt tokens found in GPU memory, counted by the server"),
+    ("server_cpu_cache_hit_rate", "share of prompt tokens found in host memory, counted by the server"),
+    ("theoretical_cache_hit_rate", "share of prompt tokens that the trace repeats"),
+    ("theoretical_infinite_cache_hit_rate", "the same with an endless cache shared by all sessions"),
+):
+    _real(_name, "-", f"{_what}; NULL where not given", "input", nullable=True, at_most=1)
+
+# --- evaluation -----------------------------------------------------------------------------------
+_text("grouped_by", "what the points are grouped by; all: one group of everything", "evaluation",
+      allowed=EVALUATION_GROUPINGS)  # fmt: skip
+_text("group", "the group: a value of grouped_by", "evaluation")
+_text("figure", "figure of a turn whose error it is", "evaluation", allowed=EVALUATION_FIGURES)
+_count("points", "-", "mapped points that have a reference", "evaluation")
+for _name, _meaning in (
+    ("mean", "mean of the absolute errors"),
+    ("median", "median of the absolute errors"),
+    ("p90", "90th percentile of the absolute errors"),
+):
+    _real(f"{_name}_error_fraction", "-", f"{_meaning}, mapped / reference - 1", "evaluation")
+_real("signed_error_fraction", "-", "mean of mapped / reference - 1", "evaluation", at_least=None)
 
 # --- catalogues -----------------------------------------------------------------------------------
 _text("vendor", "maker of the GPU", "catalogue")

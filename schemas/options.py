@@ -65,3 +65,14 @@ class BuildOptions(MappingOptions):
     def mapping(self) -> MappingOptions:
         """The part that concerns the mapping alone."""
         return MappingOptions.model_validate({name: getattr(self, name) for name in MappingOptions.model_fields})
+
+
+class RunOptions(BaseModel):
+    """How a build is run. None of it changes what a release holds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    full: bool = Field(default=False, description="compute every partition, also those whose inputs are as before")
+    wait_s: float = Field(default=600.0, ge=0.0, description="how long to wait for another build of the lake, seconds")
+    keep: PositiveInt | None = Field(default=None, description="releases to keep after publishing; None: all")
+    dask_address: str | None = Field(default=None, description="scheduler of a Dask cluster; None: a local one")

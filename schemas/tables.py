@@ -29,13 +29,14 @@ _SERVING_POINT = (
     "context_requests_per_step", "context_tokens_per_step", "in_flight_requests",
     "ttft_ms", "tpot_ms", "request_latency_ms", "requests_per_s", "output_tokens_per_s_per_gpu",
     "tokens_per_s_per_user", "memory_bytes_per_gpu", "mixed_step_ms", "decode_step_ms", "latency_statistic",
-    "tpot_source", "draft_tokens", "accepted_tokens",
+    "tpot_source", "draft_tokens", "accepted_tokens", "measured_at", "backend_name", "precision_name",
+    "kv_dtype_source", "isl_nominal_tokens", "osl_nominal_tokens",
 )  # fmt: skip
 _AGENT_POINT = (
     *IDENTITY,
     "isl_tokens", "osl_tokens", "prefix_tokens", "concurrency_reported", "batch_per_rank",
     "context_requests_per_step", "memory_bytes_per_gpu", "latency_statistic", "draft_tokens", "accepted_tokens",
-    "scenario", "scenario_name", "interpolated", "transfer_method",
+    "scenario", "scenario_name", "interpolated", "transfer_method", "expected_error_fraction", "extrapolated",
     "serving_requests_per_s", "sessions", "activity_fraction", "in_flight_requests", "cache_hit_rate",
     "mean_context_tokens", "peak_context_tokens", "prefill_tokens_per_turn",
     "ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms", "task_time_s",
@@ -45,7 +46,7 @@ _AGENT_POINT = (
     "cluster_replicas", "turns_per_s_per_cluster_gpu", "tasks_per_hour_per_cluster_gpu",
     "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "kv_bytes_per_gpu",
     "max_sessions_mean_context", "max_sessions_p95_context", "max_sessions_peak_context", "max_sessions",
-    "kv_utilization_fraction", "kv_layout",
+    "kv_utilization_fraction", "kv_layout", "least_tp_that_fits",
     "feasible", "infeasible_reason", "binding_limit", "on_frontier", "on_frontier_3d",
 )  # fmt: skip
 _OPERATING_POINT = (
@@ -102,6 +103,37 @@ TABLES: Final[dict[str, Table]] = {
             _OPERATING_POINT,
             ("point_id", "scenario"),
             ("hardware", "model", "scenario"),
+        ),
+        Table(
+            "measured_agentic",
+            "Measured agent runs (replayed traces): what the agent points predict, never mixed with the standard "
+            "table. Figures of ONE replica.",
+            (
+                *_ORIGIN, "measured_at", "hardware", "hardware_name", "model", "model_name", "precision_name",
+                "backend", "backend_name", "backend_version", "serving_mode",
+                "tp", "pp", "dp", "cp", "moe_tp", "moe_ep", "prefill_workers", "prefill_tp", "prefill_dp",
+                "decode_workers", "decode_tp", "decode_dp", "gpus_per_replica",
+                "draft_tokens", "sessions", "offload_mode", "requests_total", "requests_successful", "failed_fraction",
+                "duration_s", "requests_per_s", "mean_input_tokens", "mean_output_tokens", "expected_output_tokens",
+                "server_gpu_cache_hit_rate", "server_cpu_cache_hit_rate", "theoretical_cache_hit_rate",
+                "theoretical_infinite_cache_hit_rate",
+                "input_tokens_per_s", "output_tokens_per_s", "total_tokens_per_s", "input_tokens_per_s_per_gpu",
+                "output_tokens_per_s_per_gpu", "total_tokens_per_s_per_gpu",
+                "ttft_ms", "ttft_p50_ms", "ttft_p90_ms", "ttft_p99_ms",
+                "turn_latency_ms", "turn_latency_p50_ms", "turn_latency_p90_ms", "turn_latency_p99_ms",
+                "itl_ms", "itl_p50_ms", "itl_p90_ms", "itl_p99_ms",
+            ),
+            ("point_id",),
+        ),
+        Table(
+            "evaluation",
+            "Errors of the mapping against reference points of the same configurations on the agents' own turns, "
+            "grouped by one thing at a time.",
+            (
+                "grouped_by", "group", "figure", "points", "mean_error_fraction", "median_error_fraction",
+                "p90_error_fraction", "signed_error_fraction",
+            ),
+            ("grouped_by", "group", "figure"),
         ),
         Table(
             "quarantine",

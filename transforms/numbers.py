@@ -67,6 +67,13 @@ def log2(value: Number) -> Number:
     return np.log2(value) if isinstance(value, np.ndarray) else math.log2(value)
 
 
+def exp(value: Number) -> Number:
+    """The exponential."""
+    if isinstance(value, pl.Expr):
+        return value.exp()
+    return np.exp(value) if isinstance(value, np.ndarray) else math.exp(value)
+
+
 def _as_expr(value: Number) -> pl.Expr:
     return value if isinstance(value, pl.Expr) else pl.lit(value)
 

@@ -8,6 +8,9 @@ import polars as pl
 from schemas.tables import TABLES
 from transforms.agent_points.carry import Setting, judged_points
 from transforms.agent_points.columns import TURN_FIGURES
+from transforms.agent_points.feasibility import WALL_REASONS
+from transforms.agent_points.gpu import Gpu
+from transforms.agent_points.idle_kv import add_reload, reload_ms
 from transforms.agent_points.roofline_points import turn_times
 from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.sessions import stations
@@ -21,7 +24,7 @@ END_TOLERANCE = 1e-9
 
 
 def operating_points(agent_points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
-    """One row for each configuration of the agent points of one scenario, model and GPU.
+    """One row for each configuration of the agent points of one scenario and model.
 
     The replicas that fit the scenario's GPUs share its sessions evenly; figures are those of the
     fuller replicas. A replica admits what its memory holds. Empty where the scenario fixes no sessions.
@@ -34,7 +37,14 @@ def operating_points(agent_points: pl.DataFrame, setting: Setting) -> pl.DataFra
     even = (curves["_share_high"] == curves["_share_low"]).all()
     emptier = fuller if even else _solve(curves, agent_points, "_share_low", setting)
     c = pl.col
-    points = fuller.with_columns(_emptier_turns_per_s=emptier["turns_per_s"], _emptier_sessions=emptier["sessions"])
+    points = fuller.with_columns(
+        _emptier_turns_per_s=emptier["turns_per_s"],
+        _emptier_sessions=emptier["sessions"],
+        # a share for which the curve has no answer leaves the whole without one
+        infeasible_reason=pl.coalesce(
+            "infeasible_reason", pl.when(c("_share_low") > 0).then(emptier["infeasible_reason"])
+        ),
+    )
     solved = c("infeasible_reason").is_null()
     low_replicas = c("replicas") - c("_high_replicas")
 
@@ -62,12 +72,11 @@ def _curves(agent_points: pl.DataFrame, sessions: int, gpus: int) -> pl.DataFram
     ``_cap`` is the sessions at the KV wall, infinite where the table ends before it.
     """
     c = pl.col
-    stopped = c("infeasible_reason").str.starts_with("kv_capacity").fill_null(False)
-    at_wall = pl.when(c("serving_mode") == "agg").then("max_sessions").otherwise(
-        pl.when(c("feasible")).then("sessions").otherwise(0.0)
-    )  # fmt: skip
+    stopped = c("infeasible_reason").is_in(WALL_REASONS).fill_null(False)
+    constant = c("_in_flight_slots").is_null()
+    at_wall = pl.when(constant).then("max_sessions").when("feasible").then("sessions").otherwise(0.0)
     curves = agent_points.group_by(SCHEDULE_ID, maintain_order=True).agg(
-        _cap=pl.when((stopped | (c("serving_mode") == "agg")).any()).then(at_wall.max()).otherwise(float("inf")),
+        _cap=pl.when((stopped | constant).any()).then(at_wall.max()).otherwise(float("inf")),
         gpus_per_replica=c("gpus_per_replica").first(),
     )
     replicas = pl.lit(gpus) // c("gpus_per_replica")
@@ -110,7 +119,7 @@ def _brackets(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         )
         .join(curves, on=SCHEDULE_ID)
     )
-    within = (c("sessions") <= c("_wanted")) & (c("_wanted") <= c("_next_sessions"))
+    within = ((c("sessions") <= c("_wanted")) & (c("_wanted") <= c("_next_sessions"))).fill_null(False)
     below, above = c("_first") & (c("_wanted") < c("sessions")), c("_last") & (c("_wanted") >= c("sessions"))
     # the lowest load at which the curve holds so many sessions; else the end that is nearer
     return (
@@ -162,24 +171,26 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
     """The roofline knows every load: R is evaluated, not interpolated."""
     if brackets.is_empty():
         return brackets
-    spec, gpu = setting.spec, setting.decode_gpu
+    spec = setting.spec
     workload = agent_workload(setting.scenario, spec.attention)
-    replica = RooflineReplica.of_rows(brackets, spec, gpu, workload.decode_context_tokens)
+    replica = RooflineReplica.of_rows(brackets, spec, Gpu.of_pool("decode"), workload.decode_context_tokens)
     preset = str(brackets["backend_version"].first())
+    reload_s = brackets.select(reload_ms(setting.scenario, spec, setting.options)[0] / 1e3).to_series().to_numpy()
 
     def latency_s(b: loop.Array) -> loop.Array:
-        times = turn_times(preset, replica, b, workload, spec, gpu)
-        return np.asarray(times.latency_s(workload.output_tokens))
+        times = turn_times(preset, replica, b, workload, spec)
+        return np.asarray(times.latency_s(workload.output_tokens) + reload_s)
 
     high = np.maximum(brackets["_wanted"].to_numpy(), 1.0)
     solved = _in_flight(
         brackets, latency_s, np.zeros_like(high), high, setting.scenario.think_time_s, setting.options.closed_loop
     )
-    times = turn_times(preset, replica, solved, workload, spec, gpu)
-    return brackets.with_columns(
+    times = turn_times(preset, replica, solved, workload, spec)
+    solved_rows = brackets.with_columns(
         sessions=pl.when(pl.col("_wanted") > 0).then("_wanted").otherwise("sessions"),
         **times.figures(workload.output_tokens),
     )
+    return add_reload(solved_rows, setting.scenario, spec, setting.options)
 
 
 def _in_flight(
@@ -205,7 +216,7 @@ def _judge(solved: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     return judged.sort("_order").with_columns(
         infeasible_reason=pl.coalesce(
             pl.when(pl.col("replicas") == 0).then(pl.lit("replica_larger_than_cluster")),
-            pl.when(pl.col("infeasible_reason") != "kv_capacity").then("infeasible_reason"),
+            pl.when(~pl.col("infeasible_reason").is_in(WALL_REASONS)).then("infeasible_reason"),
             pl.when(pl.col("_cap") == 0).then(pl.lit("kv_capacity")),
             "_end_reason",
             "infeasible_reason",

@@ -53,12 +53,30 @@ def replica_rate(t_mix_ms: pl.Expr, t_dec_ms: pl.Expr, latency_ms: pl.Expr) -> p
     return pl.when(pl.col("backend").is_in(SERIAL_BACKENDS)).then(pl.min_horizontal(rate, cap)).otherwise(rate)
 
 
+def decoding_beside_prefill(osl_tokens: pl.Expr) -> pl.Expr:
+    """Requests that decode in a mixed step, beside the prefills. Needs the columns of ``cycle_columns``.
+
+    All that do not prefill; where every step is mixed, a cycle of n_mix steps yields OSL tokens for each of
+    B requests. vLLM's batch has them all in every step.
+    """
+    batch = pl.col("batch_per_rank")
+    others = pl.max_horizontal(batch - pl.col("context_requests_per_step").ceil(), pl.lit(0.0))
+    bound = (pl.col("_decode_steps") <= 0) & ~pl.col("backend").is_in(SERIAL_BACKENDS)
+    share = batch * decode_iterations(osl_tokens) / pl.col("_n_mix")
+    return pl.when(bound).then(pl.min_horizontal(others, share)).otherwise(others)
+
+
+def decode_iterations(osl_tokens: pl.Expr) -> pl.Expr:
+    """Steps in which a request gets its output: the first token, then ``accepted_tokens`` a step (MODEL 5.10)."""
+    return 1.0 + (osl_tokens - 1.0) / pl.col("accepted_tokens")
+
+
 def cycle_columns(osl_tokens: pl.Expr, layers: Mapping[str, int]) -> dict[str, pl.Expr]:
     """The counts of one cycle of a batch's requests, as private columns."""
     batch = pl.col("batch_per_rank")
-    decode_tokens = osl_tokens / pl.col("accepted_tokens")
+    decode_tokens = decode_iterations(osl_tokens)
     serial = pl.col("backend").is_in(SERIAL_BACKENDS)
-    n_mix = steps.mixed_steps(batch, pl.col("context_requests_per_step"), decode_tokens)
+    n_mix = steps.mixed_steps(batch, pl.col("context_requests_per_step"))
     dispatch = pl.col("model").replace_strict(
         {slug: steps.VLLM_DISPATCH_MS_PER_LAYER * count for slug, count in layers.items()},
         default=None, return_dtype=pl.Float64,

@@ -1,11 +1,11 @@
-"""All serving points of one model and GPU carried over to one scenario, in the order of the steps."""
+"""All serving points of one model carried over to one scenario, in the order of the steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import polars as pl
 
-from schemas.hardware import Hardware
+from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
@@ -13,7 +13,10 @@ from transforms.agent_points.aggregated import carry_aggregated
 from transforms.agent_points.capacity import add_capacity
 from transforms.agent_points.columns import ROW_FIGURES, TURN_FIGURES
 from transforms.agent_points.disaggregated import carry_disaggregated
+from transforms.agent_points.evidence import add_evidence
 from transforms.agent_points.feasibility import judge_points, name_curve_limits
+from transforms.agent_points.gpu import Gpu, add_gpu_columns
+from transforms.agent_points.idle_kv import add_reload
 from transforms.agent_points.kv_wall import wall_points
 from transforms.agent_points.ratio import carry_by_ratio
 from transforms.agent_points.roofline_points import carry_roofline
@@ -29,13 +32,12 @@ class Setting:
 
     scenario: Scenario
     spec: ModelSpec
-    prefill_gpu: Hardware
-    decode_gpu: Hardware
+    hardware: HardwareCatalogue
     options: MappingOptions = field(default_factory=MappingOptions)
 
 
 def carry_points(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
-    """Serving points of one model and GPU (or pair of GPUs) as agent points of one scenario.
+    """Serving points of one model, on any hardware, as agent points of one scenario.
 
     Takes rows of the table ``serving_points``; gives the columns of ``agent_points`` but for the
     frontier flags, and private ones. Interpolated points at the KV wall are among them.
@@ -43,9 +45,12 @@ def carry_points(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     scenario = setting.scenario
     if points.is_empty():
         return points
-    rows = select_rows(number_configurations(points.rename(ROW_FIGURES)), scenario)
-    carried = apply_direct(_at_agent_workload(rows, setting), scenario)
+    numbered = number_configurations(add_gpu_columns(points.rename(ROW_FIGURES), setting.hardware))
+    rows = select_rows(numbered, scenario)
+    carried = apply_direct(_at_agent_workload(rows, numbered, setting), scenario)
+    carried = add_reload(carried, scenario, setting.spec, setting.options)
     carried = close_loop(carried, scenario, setting.options.closed_loop).with_columns(interpolated=pl.lit(False))
+    carried = add_evidence(carried, scenario)
     judged = judged_points(carried, setting)
     at_wall = wall_points(judged, scenario, setting.options.closed_loop)
     if not at_wall.is_empty():
@@ -53,18 +58,26 @@ def carry_points(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     return _with_scenario(name_curve_limits(judged), setting)
 
 
-def _at_agent_workload(rows: pl.DataFrame, setting: Setting) -> pl.DataFrame:
-    """The rows' turn figures at the agent's workload, each by the method that its row allows."""
-    spec, prefill_gpu, decode_gpu = setting.spec, setting.prefill_gpu, setting.decode_gpu
+def _at_agent_workload(rows: pl.DataFrame, told: pl.DataFrame, setting: Setting) -> pl.DataFrame:
+    """The rows' turn figures at the agent's workload, each by the method that its row allows.
+
+    ``told``: the rows of all workloads, of which ``rows`` are those that are carried.
+    """
+    spec, prefill_gpu, decode_gpu = setting.spec, Gpu.of_pool("prefill"), Gpu.of_pool("decode")
     agg = agent_workload(setting.scenario, spec.attention)
     disagg = agent_workload(setting.scenario, spec.attention, prefill_sees_output=False)
     is_agg, is_roofline = pl.col("serving_mode") == "agg", pl.col("source") == "roofline"
     has_steps = pl.col("mixed_step_ms").is_not_null() & pl.col("decode_step_ms").is_not_null()
     has_pools = ~is_agg & (pl.col("source") == "aiconfigurator")
+
     ways: list[tuple[pl.Expr, Workload, Callable[[pl.DataFrame], pl.DataFrame]]] = [
         (is_roofline, agg, lambda part: carry_roofline(part, agg, spec, decode_gpu)),
-        (has_steps, agg, lambda part: carry_aggregated(part, agg, spec, decode_gpu)),
-        (has_pools, disagg, lambda part: carry_disaggregated(part, disagg, spec, prefill_gpu, decode_gpu)),
+        (has_steps, agg, lambda part: carry_aggregated(part, agg, spec, decode_gpu, told.filter(has_steps))),
+        (
+            has_pools,
+            disagg,
+            lambda part: carry_disaggregated(part, disagg, spec, prefill_gpu, decode_gpu, told.filter(has_pools)),
+        ),
         (is_agg, agg, lambda part: carry_by_ratio(part, agg, spec, prefill_gpu, decode_gpu)),
         (~is_agg, disagg, lambda part: carry_by_ratio(part, disagg, spec, prefill_gpu, decode_gpu)),
     ]
@@ -84,19 +97,7 @@ def judged_points(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     scenario, spec, options = setting.scenario, setting.spec, setting.options
     parts = [
         judge_points(
-            add_capacity(
-                add_session_figures(part, scenario),
-                scenario,
-                spec,
-                setting.prefill_gpu,
-                setting.decode_gpu,
-                options,
-            ),
-            scenario,
-            spec,
-            setting.prefill_gpu,
-            setting.decode_gpu,
-            options,
+            add_capacity(add_session_figures(part, scenario), scenario, spec, options), scenario, spec, options
         )
         for part in points.partition_by("serving_mode", maintain_order=True)
     ]

@@ -57,8 +57,11 @@ def apply_direct(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
 def _mark_direct(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
     """Adds ``_is_direct`` and the ``_miss_*`` figures (the row's own where nothing misses)."""
     c = pl.col
-    turns = turn_profile(scenario)
-    new_on_hit = float(np.mean(turns.new_on_hit))
+    # a disaggregated prefill pool computes the last output too
+    agg, disagg = (
+        float(np.mean(turn_profile(scenario, prefill_sees_output=sees).new_on_hit)) for sees in (True, False)
+    )
+    new_on_hit = pl.when(c("serving_mode") == "agg").then(agg).otherwise(disagg)
     at_context = _near(c("isl_tokens"), scenario.mean_context_tokens) & _near(
         c("osl_tokens"), scenario.output_tokens_per_turn
     )
@@ -84,5 +87,5 @@ def _mark_direct(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
     return joined.with_columns(_is_direct=is_hit & c("_miss_ttft_ms").is_not_null())
 
 
-def _near(value: pl.Expr, target: float) -> pl.Expr:
+def _near(value: pl.Expr, target: pl.Expr | float) -> pl.Expr:
     return (value - target).abs() <= TOKEN_TOLERANCE

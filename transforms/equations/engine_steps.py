@@ -11,7 +11,7 @@ from transforms.numbers import Number, ceil, log2, maximum, minimum, where
 VLLM_DISPATCH_MS_PER_LAYER = 0.8
 
 
-def mixed_steps(batch: Number, prefills_per_mixed_step: Number, osl_tokens: Number) -> Number:
+def mixed_steps(batch: Number, prefills_per_mixed_step: Number) -> Number:
     """Mixed steps in one cycle of ``batch`` requests. A batch of one has exactly one.
 
     ``prefills_per_mixed_step`` is ctx_tokens/isl as the table schedules it (a fraction where a

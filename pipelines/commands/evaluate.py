@@ -1,0 +1,148 @@
+"""`agent-pareto evaluate`: how far mapped points are from reference points on the agents' own turns."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from schemas.catalogue import HardwareCatalogue, ModelCatalogue
+    from transforms.evaluation import Comparison
+
+COMPARING = "Carrying points to reference turns"
+_TITLES = {
+    "hardware": "By hardware", "model": "By model", "backend": "By engine", "serving_mode": "By serving mode",
+    "source": "By source", "transfer_method": "By method", "batch_range": "By batch of a rank", "turn": "By turn",
+}  # fmt: skip
+_ERRORS = ("mean", "median", "p90", "signed")
+_FIGURES = {"turn_latency": "latency", "ttft": "TTFT", "tpot": "TPOT", "throughput": "throughput"}
+
+
+def evaluate_command(
+    tables: Annotated[
+        list[Path], typer.Option("--tables", help="Standard tables: a file or a folder of them; may be repeated.")
+    ],
+    reference: Annotated[
+        list[Path],
+        typer.Option("--reference", help="Tables of the same configurations at agent turns; may be repeated."),
+    ],
+    hardware: Annotated[Path | None, typer.Option("--hardware", help="Your own hardware catalogue.")] = None,
+    models: Annotated[Path | None, typer.Option("--models", help="Your own model catalogue.")] = None,
+    output_format: Annotated[Literal["table", "json"], typer.Option("--format", help="json: for machines.")] = "table",
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", help="Also write the errors as Parquet, for `agent-pareto build --evaluation FILE`."),
+    ] = None,
+) -> None:
+    """Compare mapped points with reference points: errors of latency, TTFT, TPOT and throughput.
+
+    A reference row of L prompt tokens, P of them cached, and O output tokens is one agent turn. Rows whose
+    workload the standard tables hold for the same configuration prove nothing and do not count.
+    """
+    from pipelines.catalogues import load_hardware, load_models
+    from pipelines.progress import progress, shown_progress
+    from schemas.errors import UserError
+    from schemas.frames import conform
+    from transforms.evaluation import compare_points, count_turns, summarise_errors
+
+    gpus, specs = load_hardware(hardware), load_models(models)
+    with shown_progress():
+        standard = _read(tables, "--tables", gpus, specs)
+        wanted = _read(reference, "--reference", gpus, specs)
+        progress().start(COMPARING, count_turns(wanted))
+        comparison = compare_points(standard, wanted, gpus, specs, on_turn=lambda: progress().advance(COMPARING))
+    if comparison.pairs.is_empty():
+        raise UserError(
+            f"None of the {comparison.reference_points:,} reference points has a partner among the standard tables: "
+            "the same hardware, model, precision, engine, parallelism, workers and batch at another workload."
+        )
+    errors = conform(summarise_errors(comparison.pairs), "evaluation")
+    if save is not None:
+        save.parent.mkdir(parents=True, exist_ok=True)
+        errors.write_parquet(save)
+    if output_format == "json":
+        _print_json(comparison, errors)
+    else:
+        _print_tables(comparison, errors)
+
+
+def _read(paths: list[Path], option: str, gpus: "HardwareCatalogue", specs: "ModelCatalogue") -> "pl.DataFrame":
+    """The serving points of the files; what cannot be used is said on standard error."""
+    from pipelines.inputs import find_files
+    from pipelines.progress import progress
+    from pipelines.reading import read_inputs
+    from pipelines.stages import faults_in_words
+    from schemas.errors import UserError
+
+    stage = f"Reading tables of {option}"
+    files = find_files(tuple(paths))
+    progress().start(stage, len(files))
+    inputs = read_inputs(files, gpus, specs, on_file=lambda shown: progress().advance(stage))
+    if inputs.serving_points.is_empty():
+        raise UserError(f"No row of {option} can be used.\n{faults_in_words(inputs)}")
+    if inputs.faults:
+        typer.echo(f"Not used of {option}:\n{faults_in_words(inputs)}", err=True)
+    return inputs.serving_points
+
+
+def _print_json(comparison: "Comparison", errors: "pl.DataFrame") -> None:
+    import json
+
+    account = {
+        "reference_points": comparison.reference_points,
+        "compared_points": comparison.pairs.height,
+        "without_partner": comparison.without_partner,
+        "same_workload": comparison.same_workload,
+    }
+    typer.echo(json.dumps(account | {"errors": errors.to_dicts()}, indent=2, ensure_ascii=False))
+
+
+def _print_tables(comparison: "Comparison", errors: "pl.DataFrame") -> None:
+    import polars as pl
+
+    from pipelines.commands.tables import print_table
+
+    rows = errors.filter(pl.col("grouped_by") == "all").sort("figure", descending=True).to_dicts()
+    print("Over all points, error in %")
+    print_table(
+        ("figure", "points", *_ERRORS),
+        ((_FIGURES[row["figure"]], f"{row['points']:,}", *_percents(row)) for row in rows),
+    )
+    for grouping, title in _TITLES.items():
+        of_grouping = errors.filter(pl.col("grouped_by") == grouping)
+        if of_grouping["group"].n_unique() < 2:
+            continue
+        print(f"{title}: mean, p90 and signed error in %")
+        columns = tuple(f"{name}\n{part}" for name in _FIGURES.values() for part in ("mean", "p90", "signed"))
+        print_table(
+            (grouping.replace("_", " "), "points", *columns),
+            (_group_row(group, of_grouping) for group in _in_order(of_grouping["group"].unique().to_list())),
+        )
+    print(
+        f"{comparison.pairs.height:,} of {comparison.reference_points:,} reference points have a partner in the "
+        f"standard tables; {comparison.without_partner:,} have none."
+    )
+    if comparison.same_workload:
+        print(f"{comparison.same_workload:,} more stand at a workload of the standard tables and do not count.")
+
+
+def _in_order(groups: list[str]) -> list[str]:
+    """By the numbers that the names begin with, if they do: ranges of batches; else by name."""
+    return sorted(
+        groups, key=lambda name: (int(number) if (number := name.split("-")[0].split()[0]).isdigit() else 0, name)
+    )
+
+
+def _group_row(group: str, errors: "pl.DataFrame") -> tuple[str, ...]:
+    rows = {row["figure"]: row for row in errors.filter(errors["group"] == group).to_dicts()}
+    cells: list[str] = []
+    for figure in _FIGURES:
+        row = rows.get(figure)
+        cells += ["-"] * 3 if row is None else [_percents(row)[part] for part in (0, 2, 3)]
+    return (group, f"{max(row['points'] for row in rows.values()):,}", *cells)
+
+
+def _percents(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{100 * row[f'{name}_error_fraction']:{'+' if name == 'signed' else ''}.2f}" for name in _ERRORS)

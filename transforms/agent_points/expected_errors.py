@@ -1,0 +1,39 @@
+"""Mean error of the turn latency that the evaluation found, by method, serving mode and batch of a rank.
+
+From ``python -m tests.bench.bench_evaluation FOLDER``: AIConfigurator 0.12.0's own estimates of nine agent turns,
+carried from one standard table of 4000/1000 tokens. Aggregated, 18,235 points of 13 deployments: Llama 3.1 8B, 70B
+and 405B, Qwen3 32B and 235B-A22B, gpt-oss-120b and DeepSeek-V3 on H100, H200, B200 and GB200 under TensorRT-LLM,
+vLLM and SGLang. Disaggregated, 288 points of Qwen3 32B and 235B-A22B and Llama 3.1 8B and 70B on H100, H200, B200 and
+GB200 under the same engines. The README has the error of each. To be renewed when the mapping changes.
+"""
+
+from typing import Final
+
+#: Batches of one rank that the evaluation tells apart: label and largest batch.
+BATCH_RANGES: Final = (("1", 1.0), ("2-4", 4.0), ("5-16", 16.0), ("17-64", 64.0))
+ABOVE: Final = "65 and more"
+ANY: Final = "any"
+
+_LABELS: Final = (*(label for label, _ in BATCH_RANGES), ABOVE, ANY)
+
+
+def _by_batch(*errors: float) -> dict[str, float]:
+    return dict(zip(_LABELS, errors, strict=True))
+
+
+#: (method, serving mode) -> mean error in each range of batches and over all, for rows without a known batch.
+#: A roofline's method is named with its preset.
+EXPECTED_ERRORS: Final = {
+    ("transfer", "agg"): _by_batch(0.019, 0.024, 0.025, 0.030, 0.038, 0.027),
+    ("transfer", "disagg"): _by_batch(0.033, 0.028, 0.030, 0.026, 0.027, 0.028),
+    ("ratio", "agg"): _by_batch(0.089, 0.162, 0.239, 0.355, 0.515, 0.286),
+    ("ratio", "disagg"): _by_batch(0.299, 0.201, 0.265, 0.394, 0.254, 0.295),
+    ("roofline article", "agg"): _by_batch(0.486, 0.468, 0.505, 0.602, 0.525, 0.526),
+    ("roofline calibrated", "agg"): _by_batch(0.194, 0.232, 0.225, 0.268, 0.320, 0.246),
+}
+#: What the turns span: the new tokens of a prefill, the longest context of a decode, the output of a turn.
+EVALUATED_NEW_TOKENS: Final = (600.0, 18_198.0)
+EVALUATED_CONTEXT_TOKENS: Final = 74_656.0
+EVALUATED_OUTPUT_TOKENS: Final = (64.0, 4_096.0)
+EVALUATED_SOURCES: Final = ("aiconfigurator",)
+EVALUATED_BACKENDS: Final = ("trtllm", "vllm", "sglang")
