@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pipelines.sidecars import sidecar_of
 from schemas.errors import UserError
 from transforms.sources.rows import FileRejectedError, InputFile
 
 #: Files of these endings in a folder are taken for tables; a file that is named itself is always read.
 TABLE_SUFFIXES: Final = (".csv", ".json", ".jsonl", ".parquet")
-SIDECARS: Final = ("source.yaml", "exp_config.yaml")
+#: Read beside a table as they are, for the format that knows them; ``source.yaml`` is parsed for all.
+SIDECARS: Final = ("exp_config.yaml",)
 MAX_FILE_BYTES: Final = 512 * 2**20
 MAX_SIDECAR_BYTES: Final = 2**20
 
@@ -46,21 +48,31 @@ def find_files(paths: Sequence[Path]) -> list[FoundFile]:
 
 
 def open_file(found: FoundFile) -> InputFile:
-    """The file's bytes, unpacked, with its sidecars. Raises ``FileRejectedError`` where it cannot be read."""
+    """The file's bytes, unpacked, with its sidecars. Raises ``FileRejectedError`` where it or they cannot be read."""
     try:
         size = found.path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise FileRejectedError(f"the file has {size:,} bytes, more than {MAX_FILE_BYTES:,}; split it")
         packed = found.path.read_bytes()
-        beside = {
-            name: (found.path.parent / name).read_bytes()
-            for name in SIDECARS
-            if (found.path.parent / name).is_file() and (found.path.parent / name).stat().st_size <= MAX_SIDECAR_BYTES
-        }
+        beside = _read_beside(found.path)
+        sidecar = sidecar_of(found.path)
     except OSError as error:
         raise FileRejectedError(f"the file cannot be read: {error.strerror or error}") from error
+    except UserError as error:
+        raise FileRejectedError(str(error)) from error
     content = _unpacked(packed) if packed.startswith(b"\x1f\x8b") else packed
-    return InputFile(found.shown, content, hashlib.sha256(packed).hexdigest(), beside)
+    return InputFile(found.shown, content, hashlib.sha256(packed).hexdigest(), beside, sidecar)
+
+
+def _read_beside(path: Path) -> dict[str, bytes]:
+    """Files of the folder that a format may read too: of one name, or the JSON of a CSV of the same name."""
+    twins = (f"{path.stem}.json",) if path.suffix == ".csv" else ()
+    beside = {name: path.parent / name for name in (*SIDECARS, *twins)}
+    return {
+        name: file.read_bytes()
+        for name, file in beside.items()
+        if file.is_file() and file.stat().st_size <= MAX_SIDECAR_BYTES
+    }
 
 
 def _unpacked(packed: bytes) -> bytes:

@@ -1,16 +1,20 @@
 """The first stage: input files to serving points, with the account of every file and row."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import polars as pl
 
 from pipelines.inputs import FoundFile, open_file
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import conform, empty_frame
+from schemas.moments import as_text
+from transforms.agentic_runs import judge_agentic
 from transforms.serving_points import judge_rows, new_points
 from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, Reading
+from transforms.superseding import rerun_columns, superseded
 
 
 @dataclass(frozen=True)
@@ -32,10 +36,21 @@ class FileAccount:
 
 
 @dataclass(frozen=True)
+class FileOutcome:
+    """One file's account before reruns are told apart, and its rows by table."""
+
+    account: FileAccount
+    points: pl.DataFrame
+    agentic: pl.DataFrame
+    quarantine: pl.DataFrame
+
+
+@dataclass(frozen=True)
 class Inputs:
     """All that the input files say: frames of the tables of these names, and the accounts."""
 
     serving_points: pl.DataFrame
+    measured_agentic: pl.DataFrame
     quarantine: pl.DataFrame
     accounts: tuple[FileAccount, ...]
 
@@ -57,12 +72,54 @@ def read_inputs(
     hardware: HardwareCatalogue,
     models: ModelCatalogue,
     on_file: Callable[[str], None] = lambda shown: None,
+    keep_points: bool = True,
 ) -> Inputs:
-    """Reads and judges the files in their order; a row that an earlier one says word for word is dropped."""
+    """Reads and judges the files one at a time.
+
+    A row that an earlier one says word for word is dropped; a run that a later one of the same
+    configuration replaces is dropped too, in whatever order they are read. Without ``keep_points`` the
+    tables of points stay empty and memory bounded: for the accounts alone.
+    """
     points: list[pl.DataFrame] = []
+    agentic: list[pl.DataFrame] = []
     quarantine: list[pl.DataFrame] = []
+    reruns: list[pl.DataFrame] = []
     accounts: list[FileAccount] = []
+    for outcome in judged_files(files, hardware, models, on_file):
+        accounts.append(outcome.account)
+        quarantine.append(outcome.quarantine)
+        reruns.append(rerun_columns(outcome.points))
+        if keep_points:
+            points.append(outcome.points)
+            agentic.append(outcome.agentic)
+    replaced = superseded(pl.concat([rerun_columns(empty_frame("serving_points")), *reruns]))
+    kept = pl.concat([empty_frame("serving_points"), *points])
+    kept = kept.join(replaced.select("point_id"), on="point_id", how="anti", maintain_order="left")
+    counts = dict(replaced.group_by("source_file").len().iter_rows())
+    return Inputs(
+        conform(kept, "serving_points"),
+        conform(pl.concat([empty_frame("measured_agentic"), *agentic]), "measured_agentic"),
+        conform(pl.concat([empty_frame("quarantine"), *quarantine]), "quarantine"),
+        tuple(
+            replace(
+                account,
+                rows_accepted=account.rows_accepted - counts.get(account.path, 0),
+                rows_superseded=counts.get(account.path, 0),
+            )
+            for account in accounts
+        ),
+    )
+
+
+def judged_files(
+    files: Iterable[FoundFile],
+    hardware: HardwareCatalogue,
+    models: ModelCatalogue,
+    on_file: Callable[[str], None] = lambda shown: None,
+) -> Iterator[FileOutcome]:
+    """What each file says, in the order given; rows that an earlier file says too are counted and dropped."""
     seen: set[str] = set()
+    none = empty_frame("serving_points"), empty_frame("measured_agentic"), empty_frame("quarantine")
     for found in files:
         on_file(found.shown)
         sha256 = ""
@@ -71,18 +128,26 @@ def read_inputs(
             sha256 = file.sha256
             reading = read_file(file)
         except FileRejectedError as rejected:
-            accounts.append(FileAccount(found.shown, sha256, None, None, None, rejected_reason=str(rejected)))
+            yield FileOutcome(FileAccount(found.shown, sha256, None, None, None, rejected_reason=str(rejected)), *none)
             continue
-        good, bad = judge_rows(reading.rows, found.shown, reading.tool_version, hardware, models)
-        new = new_points(good, seen)
-        points.append(new)
-        quarantine.append(bad)
-        accounts.append(_account(found.shown, sha256, reading, new.height, good.height - new.height, bad))
-    return Inputs(
-        conform(pl.concat([empty_frame("serving_points"), *points]), "serving_points"),
-        conform(pl.concat([empty_frame("quarantine"), *quarantine]), "quarantine"),
-        tuple(accounts),
-    )
+        moment = file.sidecar.measured_at if file.sidecar else None
+        good, bad = judge_rows(_dated(reading.rows, moment), found.shown, reading.tool_version, hardware, models)
+        runs = none[1]
+        if reading.agentic is not None:
+            dated = _dated(reading.agentic, moment)
+            runs, bad_runs = judge_agentic(dated, found.shown, reading.tool_version, hardware, models)
+            bad = pl.concat([bad, bad_runs])
+        new, new_runs = new_points(good, seen), new_points(runs, seen)
+        accepted = new.height + new_runs.height
+        duplicate = good.height + runs.height - accepted
+        yield FileOutcome(_account(found.shown, sha256, reading, accepted, duplicate, bad), new, new_runs, bad)
+
+
+def _dated(rows: pl.DataFrame, moment: datetime | None) -> pl.DataFrame:
+    """The rows with the sidecar's ``measured_at`` where they give none of their own."""
+    if moment is None:
+        return rows
+    return rows.with_columns(pl.col("measured_at").fill_null(as_text(moment)))
 
 
 def _account(
@@ -95,7 +160,7 @@ def _account(
         format=reading.format,
         tool=reading.tool,
         tool_version=reading.tool_version,
-        rows_read=reading.rows.height,
+        rows_read=reading.rows_read,
         rows_accepted=accepted,
         rows_duplicate=duplicate,
         rows_quarantined=bad.height,

@@ -14,10 +14,10 @@ PEAK_TOLERANCE = 0.03
 
 
 def flag_above_peak(rows: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue) -> pl.DataFrame:
-    """Rows flagged whose TPOT or throughput implies more than the peak of their GPUs.
+    """Rows flagged whose TPOT, TTFT or throughput implies more than the peak of their GPUs.
 
-    Both are lower bounds on the work: every decode step reads the weights that one token uses, and
-    every request computes its new tokens once.
+    All are lower bounds on the work: every decode step reads the weights that one token uses, and every
+    request computes its new tokens once, before its first token on the GPUs of one worker at most.
     """
     if rows.is_empty():
         return rows
@@ -55,6 +55,9 @@ def _peak_rules(prefill_gpu: Hardware, decode_gpu: Hardware, spec: ModelSpec) ->
     fastest = fastest_flops_per_s(prefill_gpu, decode_gpu)
     new_tokens = c("isl_tokens") - c("prefix_tokens") + c("osl_tokens") - 1
     flops_per_s = least_flops_per_s(spec, new_tokens, c("requests_per_s") / c("gpus_per_replica"))
+    worker = c("prefill_tp") * c("prefill_pp") * c("prefill_dp") * c("prefill_cp")
+    prompt = c("isl_tokens") - c("prefix_tokens")
+    prefill_s = least_flops_per_s(spec, prompt, 1.0 / pl.coalesce(worker, "gpus_per_replica")) / fastest
     return [
         Rule(
             "above_peak_bandwidth",
@@ -62,6 +65,13 @@ def _peak_rules(prefill_gpu: Hardware, decode_gpu: Hardware, spec: ModelSpec) ->
             pl.format(
                 "reading the weights of one token takes {} ms at peak bandwidth, the tpot is {} ms",
                 (decode_s * 1e3).round(3), "tpot_ms",
+            ),
+        ),
+        Rule(
+            "above_peak_flops",
+            prefill_s > c("ttft_ms") / 1e3 * (1 + PEAK_TOLERANCE),
+            pl.format(
+                "computing the prompt takes {} ms at peak, the ttft is {} ms", (prefill_s * 1e3).round(3), "ttft_ms"
             ),
         ),
         Rule(

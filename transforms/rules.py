@@ -34,3 +34,8 @@ def flag_rows(frame: pl.DataFrame, rules: Sequence[Rule]) -> pl.DataFrame:
             detail=pl.when(hit).then(rules[number].detail).otherwise("detail"),
         )
     return frame.drop("_rule")
+
+
+def rounding_error(column: str, decimals: int = 3) -> pl.Expr:
+    """Largest relative error of a figure that is printed with so many decimals."""
+    return 0.5 * 10.0**-decimals / pl.col(column).abs()

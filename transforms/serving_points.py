@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from schemas.backends import ENGINES
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
 from schemas.tables import TABLES
@@ -30,7 +31,7 @@ def judge_rows(
     table ``serving_points``; a point that stands twice in the file is still there twice.
     """
     named = rows.with_columns(source_file=pl.lit(path), tool_version=pl.lit(tool_version, pl.String))
-    resolved = _resolve_names(named, hardware, models)
+    resolved = _fill_formats(resolve_names(named, hardware, models), models)
     judged = flag_rows(resolved, row_rules())
     judged = flag_above_peak(judged, hardware, models)
     good = judged.filter(pl.col("reason").is_null())
@@ -50,22 +51,42 @@ def new_points(points: pl.DataFrame, seen: set[str]) -> pl.DataFrame:
     return points.filter(pl.Series(fresh, dtype=pl.Boolean))
 
 
-def _resolve_names(rows: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue) -> pl.DataFrame:
+def resolve_names(rows: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue) -> pl.DataFrame:
+    """The rows with ``prefill_hardware``, ``decode_hardware``, ``hardware``, ``model`` and ``backend`` as the
+    program names them; a row with an unknown name is flagged. An unknown engine keeps its own name."""
     for column in ("prefill_hardware", "decode_hardware"):
         rows = _resolve(rows, f"{column}_name", column, _lookup(rows[f"{column}_name"], hardware), "unknown_hardware")
-    rows = _resolve(rows, "model_name", "model", _lookup(rows["model_name"], models), "unknown_model")
-    dense = [spec.slug for spec in models if spec.moe is None]
-    is_dense = pl.col("model").is_in(dense)
-    return rows.with_columns(
+    slugs = {entry: slug for entry, (slug, _) in _lookup(rows["model_alias"], models).items() if slug is not None}
+    by_alias = pl.col("model_alias").replace_strict(slugs, default=None, return_dtype=pl.String)
+    found = _lookup(rows["model_name"], models)
+    rows = _resolve(rows.with_columns(_by_alias=by_alias), "model_name", "model", found, "unknown_model", "_by_alias")
+    engine = pl.col("backend").str.to_lowercase()
+    return rows.drop("_by_alias").with_columns(
         hardware=pl.when(pl.col("prefill_hardware") == pl.col("decode_hardware"))
         .then("prefill_hardware")
         .otherwise(pl.concat_str("prefill_hardware", pl.lit("-and-"), "decode_hardware")),
-        weight_dtype=pl.when(is_dense).then("linear_dtype").otherwise("expert_dtype"),
-        expert_dtype=pl.when(~is_dense).then("expert_dtype"),
+        backend_name=pl.coalesce("backend_name", "backend"),
+        backend=engine.replace(ENGINES),
         gpus_per_replica=pl.coalesce(
             _gpus(""),
             pl.col("prefill_workers") * _gpus("prefill_") + pl.col("decode_workers") * _gpus("decode_"),
         ),
+    )
+
+
+def _fill_formats(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
+    """The rows with the formats that follow from the model."""
+    is_dense = pl.col("model").is_in([spec.slug for spec in models if spec.moe is None])
+    checkpoint = pl.col("model").replace_strict(
+        {spec.slug: spec.kv_dtype for spec in models}, default=None, return_dtype=pl.String
+    )
+    linear = pl.when(is_dense).then(pl.coalesce("linear_dtype", "expert_dtype")).otherwise("linear_dtype")
+    return rows.with_columns(
+        linear_dtype=linear,
+        weight_dtype=pl.when(is_dense).then(linear).otherwise("expert_dtype"),
+        expert_dtype=pl.when(~is_dense).then("expert_dtype"),
+        kv_dtype=pl.when(pl.col("kv_dtype_source") == "checkpoint").then(checkpoint).otherwise("kv_dtype"),
+        kv_dtype_source=pl.col("kv_dtype_source").fill_null("reported"),
     )
 
 
@@ -93,11 +114,14 @@ def _resolve(
     slug_column: str,
     found: Mapping[str, tuple[str | None, str | None]],
     reason: str,
+    second: str | None = None,
 ) -> pl.DataFrame:
+    """Adds the slugs of a column of names; ``second`` is a column of slugs where the name is unknown."""
     slugs = {name: slug for name, (slug, _) in found.items()}
     problems = {name: problem for name, (_, problem) in found.items()}
     name = pl.col(name_column)
-    rows = rows.with_columns(name.replace_strict(slugs, default=None, return_dtype=pl.String).alias(slug_column))
+    slug = name.replace_strict(slugs, default=None, return_dtype=pl.String)
+    rows = rows.with_columns((slug if second is None else pl.coalesce(slug, second)).alias(slug_column))
     detail = name.replace_strict(problems, default=None, return_dtype=pl.String)
     absent = Rule("missing_value", name.is_null(), pl.lit(f"{name_column} is not given"))
     return flag_rows(rows, [absent, Rule(reason, pl.col(slug_column).is_null(), detail)])
@@ -114,13 +138,11 @@ def _complete(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
     return points.select(TABLES["serving_points"].field_names)
 
 
-def point_ids(points: pl.DataFrame, without: Sequence[str] = ("source_file", "source_row")) -> pl.Series:
+def point_ids(
+    points: pl.DataFrame, without: Sequence[str] = ("source_file", "source_row"), table: str = "serving_points"
+) -> pl.Series:
     """A key for each point: a hash of what its row says, wherever the row stands."""
-    says = [
-        name
-        for name in TABLES["serving_points"].field_names
-        if name not in {*without, "point_id"} and name in points.columns
-    ]
+    says = [name for name in TABLES[table].field_names if name not in {*without, "point_id"} and name in points.columns]
     texts = points.select(
         pl.concat_str([pl.col(name).cast(pl.String).fill_null("") for name in says], separator="\x1f")
     ).to_series()

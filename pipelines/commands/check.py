@@ -36,6 +36,7 @@ def check_command(
             load_hardware(hardware),
             load_models(models),
             on_file=lambda shown: progress().advance(READING),
+            keep_points=False,
         )
     if output_format == "json":
         _print_json(inputs)

@@ -2,7 +2,7 @@
 
 Latencies are ms, figures are of one replica, ``isl`` contains the cached ``prefix``, tokens are
 output tokens: agg ``tokens/s = seq/s * (osl - 1)``, disagg ``tokens/s = seq/s * osl``. Rates are
-taken from ``tokens/s``, because ``seq/s`` is rounded to three decimals.
+taken from ``tokens/s/gpu`` or ``tokens/s``, because ``seq/s`` is rounded to three decimals.
 """
 
 from collections.abc import Mapping
@@ -10,41 +10,19 @@ from typing import Final
 
 import polars as pl
 
-from transforms.rules import Rule, flag_rows
+from transforms.rules import Rule, flag_rows, rounding_error
+from transforms.sources.aiconfigurator_columns import ATTENTION, KV, WEIGHTS, is_disaggregated, release
+from transforms.sources.aiconfigurator_drafts import Drafts, add_drafts, drafts_beside
 from transforms.sources.rows import FileRejectedError, InputFile, Reading, as_rows
 from transforms.sources.text import header_of, read_csv
 
 NAME: Final = "aiconfigurator"
 GIB: Final = 2.0**30
-
-_SHARED: Final = frozenset({
-    "model", "isl", "osl", "prefix", "concurrency", "request_rate", "ttft", "tpot", "request_latency",
-    "encoder_latency", "seq/s", "seq/s/gpu", "tokens/s", "tokens/s/gpu", "tokens/s/user", "num_total_gpus",
-    "power_w", "tokens/s/gpu_cluster", "backend",
-})  # fmt: skip
-_AGG: Final = _SHARED | {
-    "bs", "global_bs", "encoder_memory", "tp", "pp", "dp", "moe_tp", "moe_ep", "cp", "parallel", "gemm", "kvcache",
-    "fmha", "moe", "comm", "memory", "balance_score", "num_ctx_reqs", "num_gen_reqs", "num_tokens", "ctx_tokens",
-    "gen_tokens", "version", "system",
-}  # fmt: skip
-_WORKER: Final = (
-    "bs", "global_bs", "workers", "seq/s/worker", "tp", "pp", "dp", "moe_tp", "moe_ep", "cp", "parallel", "gemm",
-    "kvcache", "fmha", "moe", "comm", "memory", "backend", "version", "system",
-)  # fmt: skip
-_DISAGG: Final = _SHARED | {f"({pool}){name}" for pool in "pd" for name in _WORKER} | {
-    f"(e){name}" for name in ("workers", "tp", "pp", "bs", "parallel", "memory")
-}  # fmt: skip
-
-#: What AIConfigurator calls a number format -> what it stores.
-_WEIGHTS: Final = {
-    "bfloat16": "bf16", "float16": "fp16", "int8_wo": "int8", "sq": "int8", "int4_wo": "int4", "w4afp8": "int4",
-    "fp8": "fp8", "fp8_static": "fp8", "fp8_ootb": "fp8", "fp8_block": "fp8-block",
-    "nvfp4": "nvfp4", "nvfp4_wo": "nvfp4", "w4a16_nvfp4": "nvfp4",
-    "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4", "w4a8_mxfp4_mxfp8_trtllm": "mxfp4",
-    "w4a16_mxfp4_cutlass": "mxfp4",
-}  # fmt: skip
-_KV: Final = {"bfloat16": "bf16", "float16": "fp16", "fp8": "fp8", "int8": "int8"}
-_ATTENTION: Final = {"bfloat16": "bf16", "float16": "bf16", "fp8": "fp8", "fp8_block": "fp8"}
+#: How far figures that print the same number are apart, besides their rounding.
+EXACT_TOLERANCE: Final = 1e-3
+_DRAFTS: Final = ("nextn", "nextn_accepted")
+#: Up to here ``tokens/s/gpu`` says what ``tokens/s`` says, and rows that tie in it must tie here.
+TIE_TOLERANCE: Final = 1e-5
 
 
 def recognises(file: InputFile) -> bool:
@@ -54,44 +32,37 @@ def recognises(file: InputFile) -> bool:
 
 
 def read(file: InputFile) -> Reading:
-    """The rows of the file. Raises ``FileRejectedError`` for AFD and encoder tables and unknown columns."""
+    """The rows of the file. Raises ``FileRejectedError`` for tables of another kind and unknown columns."""
     raw = read_csv(file.content)
     columns = set(raw.columns) - {"source_row", "raw", "reason", "detail"}
-    if "(f)workers" in columns or "(a)nodes" in columns:
-        raise FileRejectedError("an attention/FFN-disaggregated (AFD) table; this kind of deployment is not supported")
-    if "(a)workers" in columns:
-        raise FileRejectedError("a table with separate encoder workers (EPD); this kind of deployment is not supported")
-    disagg = "(p)workers" in columns
-    unknown = columns - (_DISAGG if disagg else _AGG)
-    if unknown:
-        names = ", ".join(repr(name) for name in sorted(unknown))
-        raise FileRejectedError(f"the meaning of column {names} is not known in an AIConfigurator table; remove it")
-    rows = _disagg_rows(raw) if disagg else _agg_rows(raw)
-    return Reading(NAME, "AIConfigurator", _release(columns, disagg), as_rows(rows))
+    disagg = is_disaggregated(columns)
+    drafts = drafts_beside(file.beside)
+    rows = _disagg_rows(raw, drafts) if disagg else _agg_rows(raw, drafts)
+    return Reading(NAME, "AIConfigurator", release(columns, disagg), as_rows(rows))
 
 
-def _agg_rows(raw: pl.DataFrame) -> pl.DataFrame:
+def _agg_rows(raw: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:
     numbers = (
         "isl", "osl", "concurrency", "bs", "ttft", "tpot", "tokens/s", "tokens/s/gpu", "tokens/s/user",
         "num_total_gpus", "tp", "pp", "dp", "moe_tp", "moe_ep",
     )  # fmt: skip
     optional = {"prefix": 0.0, "cp": 1.0, "encoder_latency": 0.0}
-    stated = ("request_latency", "memory", "ctx_tokens")
-    frame = _with_numbers(raw, numbers, optional, stated)
+    stated = ("request_latency", "memory", "ctx_tokens", *_DRAFTS)
+    frame = add_drafts(_with_numbers(raw, numbers, optional, stated), drafts)
     texts = ("model", "system", "backend", "gemm", "moe", "kvcache", "fmha")
     frame = _with_texts(frame, texts)
-    frame = flag_rows(frame, [*_dtype_rules({"gemm": _WEIGHTS, "moe": _WEIGHTS, "kvcache": _KV, "fmha": _ATTENTION}),
-                              _encoder_rule()])  # fmt: skip
+    frame = flag_rows(frame, [*_dtype_rules({"gemm": WEIGHTS, "moe": WEIGHTS, "kvcache": KV, "fmha": ATTENTION}),
+                              _encoder_rule(disagg=False)])  # fmt: skip
     return frame.with_columns(
         **_shared_columns(tokens_per_request=pl.col("osl") - 1),
         serving_mode=pl.lit("agg"),
         hardware_name="system",
         prefill_hardware_name="system",
         decode_hardware_name="system",
-        linear_dtype=_translated("gemm", _WEIGHTS),
-        expert_dtype=_translated("moe", _WEIGHTS),
-        kv_dtype=_translated("kvcache", _KV),
-        attention_dtype=_translated("fmha", _ATTENTION),
+        linear_dtype=_translated("gemm", WEIGHTS),
+        expert_dtype=_translated("moe", WEIGHTS),
+        kv_dtype=_translated("kvcache", KV),
+        attention_dtype=_translated("fmha", ATTENTION),
         backend_version=_text_or_null(raw, "version"),
         batch_per_rank="bs",
         context_tokens_per_step="ctx_tokens",
@@ -100,25 +71,31 @@ def _agg_rows(raw: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _disagg_rows(raw: pl.DataFrame) -> pl.DataFrame:
+def _disagg_rows(raw: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:
     pools = {"(p)": "prefill", "(d)": "decode"}
     numbers = ("isl", "osl", "concurrency", "ttft", "tpot", "tokens/s", "tokens/s/gpu", "tokens/s/user",
                "num_total_gpus")  # fmt: skip
     shape = ("tp", "pp", "dp", "moe_tp", "moe_ep", "workers", "bs")
     pooled = tuple(f"{pool}{name}" for pool in pools for name in shape)
     optional = {"prefix": 0.0, "(p)cp": 1.0, "(d)cp": 1.0, "encoder_latency": 0.0, "(e)workers": 0.0}
-    frame = _with_numbers(raw, (*numbers, *pooled), optional, ("request_latency", "(p)memory", "(d)memory"))
+    stated = ("request_latency", "(p)memory", "(d)memory", *_DRAFTS)
+    frame = add_drafts(_with_numbers(raw, (*numbers, *pooled), optional, stated), drafts)
     texts = ("gemm", "moe", "kvcache", "fmha", "system", "backend")
     frame = _with_texts(frame, ("model", *(f"{pool}{name}" for pool in pools for name in texts)))
-    vocabularies = {"gemm": _WEIGHTS, "moe": _WEIGHTS, "kvcache": _KV, "fmha": _ATTENTION}
+    if "backend" not in frame.columns:
+        frame = frame.with_columns(backend="(d)backend")
+    vocabularies = {"gemm": WEIGHTS, "moe": WEIGHTS, "kvcache": KV, "fmha": ATTENTION}
     frame = flag_rows(
         frame,
         [
             *_dtype_rules({f"{pool}{name}": words for pool in pools for name, words in vocabularies.items()}),
-            _encoder_rule(),
+            _encoder_rule(disagg=True),
             *(_same_in_both_pools(name) for name in ("gemm", "moe", "kvcache", "backend")),
+            # `backend=auto` writes it again, at the end of the row
+            Rule("pools_differ", pl.col("backend") != pl.col("(d)backend"),
+                 pl.format("the row is of backend {}, its pools of {}", "backend", "(d)backend")),
         ],
-    )
+    )  # fmt: skip
     return frame.with_columns(
         **_shared_columns(tokens_per_request=pl.col("osl")),
         **{f"{word}_{name}": pl.col(f"{pool}{name}") for pool, word in pools.items()
@@ -130,10 +107,10 @@ def _disagg_rows(raw: pl.DataFrame) -> pl.DataFrame:
         .otherwise(pl.concat_str("(p)system", pl.lit(" and "), "(d)system")),
         prefill_hardware_name="(p)system",
         decode_hardware_name="(d)system",
-        linear_dtype=_translated("(d)gemm", _WEIGHTS),
-        expert_dtype=_translated("(d)moe", _WEIGHTS),
-        kv_dtype=_translated("(d)kvcache", _KV),
-        attention_dtype=_translated("(p)fmha", _ATTENTION),
+        linear_dtype=_translated("(d)gemm", WEIGHTS),
+        expert_dtype=_translated("(d)moe", WEIGHTS),
+        kv_dtype=_translated("(d)kvcache", KV),
+        attention_dtype=_translated("(p)fmha", ATTENTION),
         backend="(d)backend",
         backend_version=_text_or_null(raw, "(d)version"),
         batch_per_rank="(d)bs",
@@ -156,27 +133,39 @@ def _shared_columns(tokens_per_request: pl.Expr) -> dict[str, pl.Expr]:
         "tpot_ms": pl.when(inclusive).then(decode_ms).otherwise("tpot"),
         "tpot_source": pl.when(inclusive).then(pl.lit("recovered")).otherwise(pl.lit("reported")),
         "request_latency_ms": pl.coalesce("request_latency", pl.col("ttft") + pl.col("tpot") * (pl.col("osl") - 1)),
-        "requests_per_s": pl.col("tokens/s") / tokens_per_request,
+        "requests_per_s": _tokens_per_s() / tokens_per_request,
         "tokens_per_s_per_user": pl.col("tokens/s/user"),
         "stated_gpus": pl.col("num_total_gpus"),
         "stated_tokens_per_s_per_gpu": pl.col("tokens/s/gpu"),
         "latency_statistic": pl.lit("mean"),
-        "draft_tokens": pl.lit(0),
-        "accepted_tokens": pl.lit(1.0),
     }
+
+
+def _tokens_per_s() -> pl.Expr:
+    """``tokens/s``, by way of ``tokens/s/gpu`` where three decimals of that are enough.
+
+    Tables rank by the figure per GPU: replicas of different sizes that tie in it differ by the rounding
+    of ``tokens/s``, and one would beat the other.
+    """
+    per_gpu = pl.col("tokens/s/gpu") * pl.col("num_total_gpus")
+    same = ((per_gpu / pl.col("tokens/s") - 1).abs() <= TIE_TOLERANCE).fill_null(False)
+    return pl.when(same).then(per_gpu).otherwise("tokens/s")
 
 
 def _tpot_is_inclusive() -> pl.Expr:
     """Rows written with inclusive TPOT: ``(ttft + tpot*(osl-1))/osl`` stands where TPOT should.
 
-    Then tpot * tokens/s/user is not 1000 (beyond 1 %: both carry three decimals), while the
-    latency's own TPOT agrees with the speed.
+    Then the latency is TPOT times OSL, and the TPOT within the latency, not the stated one, agrees with
+    the speed (tokens/s/user, which keeps its meaning). Both to what three decimals allow.
     """
-    recovered = (pl.col("request_latency") - pl.col("ttft")) / (pl.col("osl") - 1)
-    speed = pl.col("tokens/s/user") / 1000
-    stated_fits = (pl.col("tpot") * speed - 1).abs() <= 0.01
-    inclusive_fits = (pl.col("request_latency") / pl.col("osl") / pl.col("tpot") - 1).abs() <= 0.01
-    return (~stated_fits & inclusive_fits & ((recovered * speed - 1).abs() <= 0.01)).fill_null(False)
+    c = pl.col
+    recovered = (c("request_latency") - c("ttft")) / (c("osl") - 1)
+    speed = c("tokens/s/user")
+    tolerance = EXACT_TOLERANCE + rounding_error("tpot") + rounding_error("tokens/s/user")
+    stated_fits = (c("tpot") * speed / 1e3 - 1).abs() <= tolerance
+    recovered_fits = (recovered * speed / 1e3 - 1).abs() <= tolerance
+    inclusive_fits = (c("request_latency") / c("osl") / c("tpot") - 1).abs() <= tolerance
+    return (~stated_fits & inclusive_fits & recovered_fits).fill_null(False)
 
 
 def _with_numbers(
@@ -242,8 +231,9 @@ def _dtype_rules(columns: Mapping[str, Mapping[str, str]]) -> list[Rule]:
     ]
 
 
-def _encoder_rule() -> Rule:
-    return Rule("encoder_stage", pl.col("encoder_latency") > 0, pl.lit("the row has an encoder stage (image input)"))
+def _encoder_rule(disagg: bool) -> Rule:
+    used = (pl.col("encoder_latency") > 0) | (pl.col("(e)workers") > 0 if disagg else pl.lit(False))
+    return Rule("encoder_stage", used, pl.lit("the row has an encoder stage (image input)"))
 
 
 def _same_in_both_pools(name: str) -> Rule:
@@ -252,11 +242,3 @@ def _same_in_both_pools(name: str) -> Rule:
         pl.col(f"(p){name}") != pl.col(f"(d){name}"),
         pl.format(name + " is {} in the prefill pool and {} in the decode pool", f"(p){name}", f"(d){name}"),
     )
-
-
-def _release(columns: set[str], disagg: bool) -> str:
-    """The releases that write these columns."""
-    if disagg and "(e)bs" in columns:
-        return "0.12"
-    marks = {"(p)cp" if disagg else "cp": "0.10-0.12", "request_latency": "0.5-0.9", "prefix": "0.4"}
-    return next((release for mark, release in marks.items() if mark in columns), "0.1-0.3")

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from transforms.sources import aiconfigurator
+from transforms.sources import aiconfigurator, aiperf, genai_perf, generic, guidellm, inferencex, sglang, vllm
+from transforms.sources.json_text import looks_like_json, read_json
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
 from transforms.sources.text import decode_text
 
@@ -18,7 +19,9 @@ class Format:
     read: Callable[[InputFile], Reading]
 
 
-FORMATS: Final = tuple(Format(module.NAME, module.recognises, module.read) for module in (aiconfigurator,))
+#: In the order in which they are asked: the user's own word first; SGLang's records have vLLM's keys too.
+_MODULES: Final = (generic, aiconfigurator, inferencex, sglang, vllm, aiperf, genai_perf, guidellm)
+FORMATS: Final = tuple(Format(module.NAME, module.recognises, module.read) for module in _MODULES)
 
 
 def read_file(file: InputFile) -> Reading:
@@ -28,11 +31,18 @@ def read_file(file: InputFile) -> Reading:
     for format_ in FORMATS:
         if format_.recognises(file):
             return format_.read(file)
+    if generic.is_parquet(file.content):
+        raise FileRejectedError("a Parquet file: say in source.yaml beside it what its columns are (`format: generic`)")
+    if looks_like_json(file.content):
+        read_json(file.content)  # what is wrong with it, if it is no JSON
     known = ", ".join(format_.name for format_ in FORMATS)
     raise FileRejectedError(f"not in a form that can be read ({known}): it begins with {_beginning(file)!r}")
 
 
 def _beginning(file: InputFile) -> str:
     """The first line, cut short. Raises ``FileRejectedError`` where the file is no text."""
-    line = decode_text(file.content).lstrip().splitlines()[0]
+    text = decode_text(file.content).strip()
+    if not text:
+        raise FileRejectedError("the file is empty")
+    line = text.splitlines()[0]
     return line if len(line) <= 60 else f"{line[:57]}..."

@@ -7,10 +7,13 @@ from typing import Final
 import polars as pl
 
 from schemas.fields import FIELDS
+from schemas.sidecar import Sidecar
+from transforms.rules import Rule, flag_rows
 
 #: Columns of a row as a format gives it; a column that a format does not know is NULL.
 #: Hardware and model are still the input's own words.
-_NAMES: Final = ("hardware_name", "prefill_hardware_name", "decode_hardware_name", "model_name")
+#: ``model_alias`` is a second name that the input gives the model, looked up where the first is unknown.
+_NAMES: Final = ("hardware_name", "prefill_hardware_name", "decode_hardware_name", "model_name", "model_alias")
 _FIELDS: Final = (
     "source", "linear_dtype", "expert_dtype", "kv_dtype", "attention_dtype", "backend", "backend_version",
     "serving_mode", "tp", "pp", "dp", "cp", "moe_tp", "moe_ep",
@@ -22,6 +25,7 @@ _FIELDS: Final = (
     "context_requests_per_step", "context_tokens_per_step", "ttft_ms", "tpot_ms", "request_latency_ms",
     "requests_per_s", "tokens_per_s_per_user", "memory_bytes_per_gpu", "latency_statistic", "tpot_source",
     "draft_tokens", "accepted_tokens",
+    "measured_at", "backend_name", "precision_name", "kv_dtype_source", "isl_nominal_tokens", "osl_nominal_tokens",
 )  # fmt: skip
 #: What the table itself states and the guard recomputes.
 _STATED: Final = {"stated_gpus": pl.Float64(), "stated_tokens_per_s_per_gpu": pl.Float64()}
@@ -35,6 +39,11 @@ ROW_SCHEMA: Final[dict[str, pl.DataType]] = {
     "detail": pl.String(),
     "raw": pl.String(),
 }
+#: No count of GPUs, workers or drafts is larger.
+LARGEST_COUNT: Final = 1_000_000
+_COUNTS: Final = tuple(
+    name for name, dtype in ROW_SCHEMA.items() if dtype == pl.Int64() and name != "source_row"
+)  # fmt: skip
 
 
 class FileRejectedError(Exception):
@@ -43,27 +52,55 @@ class FileRejectedError(Exception):
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file as read: ``path`` is for messages, ``content`` is unpacked, ``beside`` are its sidecars."""
+    """A file as read: ``path`` is for messages, ``content`` is unpacked.
+
+    ``beside`` holds other files of its folder that a format may read, ``sidecar`` what ``source.yaml``
+    says of this file.
+    """
 
     path: str
     content: bytes
     sha256: str
     beside: Mapping[str, bytes] = field(default_factory=dict)
+    sidecar: Sidecar | None = None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one file says: one row of ``ROW_SCHEMA`` for each data row, flagged ones included."""
+    """What one file says: one row of ``ROW_SCHEMA`` for each data row, flagged ones included.
+
+    ``agentic`` are its measured agent runs, of the shape of ``agentic.py``; they are in no other row.
+    """
 
     format: str
     tool: str
     tool_version: str | None
     rows: pl.DataFrame
+    agentic: pl.DataFrame | None = None
+
+    @property
+    def rows_read(self) -> int:
+        """Data rows of the file."""
+        return self.rows.height + (0 if self.agentic is None else self.agentic.height)
 
 
 def as_rows(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame in the common shape: known columns in order and type, absent ones NULL."""
+    """The frame in the common shape: known columns in order and type, absent ones NULL.
+
+    A count that is a fraction or beyond all counts is flagged, never cut.
+    """
+    frame = flag_rows(frame, [count_rule(name) for name in _COUNTS if name in frame.columns])
     return frame.select(
         pl.col(name).cast(dtype, strict=False) if name in frame.columns else pl.lit(None, dtype).alias(name)
         for name, dtype in ROW_SCHEMA.items()
+    )
+
+
+def count_rule(name: str, largest: int = LARGEST_COUNT) -> Rule:
+    """The column holds whole numbers of a size that can be."""
+    value = pl.col(name)
+    return Rule(
+        "not_whole",
+        (value != value.round()) | (value.abs() > largest),
+        pl.format(name + f" is {{}}, must be a whole number up to {largest:,}", value),
     )

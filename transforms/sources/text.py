@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 import polars as pl
 
@@ -10,11 +9,15 @@ from transforms.sources.rows import FileRejectedError
 
 _ENCODINGS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 MAX_FIELD_CHARACTERS = 100_000
+#: White space to Python and none to Polars.
+_SEPARATORS = "\x1c\x1d\x1e\x1f"
+#: Columns that ``read_csv`` adds.
+_ADDED = ("source_row", "raw", "reason", "detail")
 
 
 def decode_text(content: bytes) -> str:
     """The file's text: UTF-8, or what its byte-order mark says. Raises ``FileRejectedError``."""
-    encoding = next((name for mark, name in _ENCODINGS if content.startswith(mark)), "utf-8")
+    encoding = _encoding_of(content)
     if encoding == "utf-8" and b"\0" in content[:65536]:
         raise FileRejectedError("the file is binary, not a table in text form")
     try:
@@ -29,14 +32,11 @@ def decode_text(content: bytes) -> str:
 
 
 def header_of(content: bytes) -> list[str]:
-    """The cells of a CSV's first line, none if there is no text line to read."""
+    """The cells of a CSV's header, none where there is none. What is wrong with the file is left to ``read_csv``."""
+    head = content[:1_000_000].decode(_encoding_of(content), errors="replace")
     try:
-        head = decode_text(content[:1_000_000])
-    except FileRejectedError:
-        return []
-    first = head.lstrip("\r\n").splitlines()[:1]
-    try:
-        return [cell.strip() for cell in next(csv.reader(first), [])]
+        rows = csv.reader(io.StringIO(head, newline=""))
+        return next(([cell.strip() for cell in cells] for cells in rows if any(cell.strip() for cell in cells)), [])
     except csv.Error:
         return []
 
@@ -48,6 +48,36 @@ def read_csv(content: bytes) -> pl.DataFrame:
     ``wrong_number_of_cells``. Raises ``FileRejectedError`` for a file that is no CSV.
     """
     text = decode_text(content)
+    frame = _read_plain(text)
+    if frame is None:
+        frame = _read_quoted(text)
+    cells = [name for name in frame.columns if name != "detail"]
+    return frame.with_columns(
+        source_row=pl.int_range(1, pl.len() + 1, dtype=pl.Int64),
+        raw=pl.struct(cells).struct.json_encode(),
+        reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit("wrong_number_of_cells")),
+    )
+
+
+def _read_plain(text: str) -> pl.DataFrame | None:
+    """The cells of a CSV without quotes and with as many cells in every line; None for any other."""
+    if '"' in text or "\r" in text.replace("\r\n", "\n") or any(separator in text for separator in _SEPARATORS):
+        return None
+    lines = pl.Series("", text.split("\n"), dtype=pl.String())
+    lines = lines.filter(lines.str.contains(r"[^,\s]"))
+    if lines.is_empty():
+        return None
+    commas = lines.str.count_matches(",", literal=True)
+    if commas.n_unique() > 1 or lines.str.len_chars().max() > MAX_FIELD_CHARACTERS:  # type: ignore[operator]
+        return None
+    header = _checked_header([cell.strip() for cell in lines[0].split(",")])
+    columns = lines[1:].str.split_exact(",", len(header) - 1).struct.unnest()
+    columns.columns = header
+    return columns.with_columns(pl.all().str.strip_chars().replace("", None), detail=pl.lit(None, pl.String))
+
+
+def _read_quoted(text: str) -> pl.DataFrame:
+    """The cells of any CSV, and in ``detail`` what is wrong with a line."""
     csv.field_size_limit(MAX_FIELD_CHARACTERS)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[list[str | None]] = []
@@ -71,18 +101,20 @@ def read_csv(content: bytes) -> pl.DataFrame:
     if not header:
         raise FileRejectedError("the file is empty")
     frame = pl.DataFrame(rows, schema={name: pl.String() for name in header}, orient="row")
-    raw = [json.dumps(dict(zip(header, row, strict=True)), ensure_ascii=False) for row in rows]
-    return frame.with_columns(
-        source_row=pl.int_range(1, pl.len() + 1, dtype=pl.Int64),
-        raw=pl.Series(raw, dtype=pl.String()),
-        detail=pl.Series(problems, dtype=pl.String()),
-    ).with_columns(reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit("wrong_number_of_cells")))
+    return frame.with_columns(detail=pl.Series(problems, dtype=pl.String()))
+
+
+def _encoding_of(content: bytes) -> str:
+    return next((name for mark, name in _ENCODINGS if content.startswith(mark)), "utf-8")
 
 
 def _checked_header(header: list[str]) -> list[str]:
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise FileRejectedError(f"the header names {', '.join(map(repr, twice))} more than once")
+    for name in _ADDED:
+        if name in header:
+            raise FileRejectedError(f"rename the column {name!r}: it is a name that every row is given")
     if "" in header:
         raise FileRejectedError(f"the header has no name for column {header.index('') + 1}")
     return header

@@ -1,0 +1,116 @@
+"""AIPerf: ``profile_export_aiperf.csv`` and ``.json``, one run a file.
+
+Output length counts reasoning tokens too. Until 0.2 the JSON keeps its metrics under ``records``. The
+file of single requests (``profile_export.jsonl``), time slices and aggregates of several runs are
+refused by name. Read from AIPerf's ``src/aiperf/exporters`` and ``src/aiperf/metrics/types``.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from schemas.moments import as_text, parse_moment
+from transforms.sources.json_text import first_record, looks_like_json, read_json
+from transforms.sources.measured import as_serving_rows, runs_frame
+from transforms.sources.perf_metrics import Metric, blocks_of, exact_twin, figures_of, objects_of, raw_of
+from transforms.sources.record import Record, as_json
+from transforms.sources.rows import FileRejectedError, InputFile, Reading
+from transforms.sources.text import header_of
+
+NAME: Final = "aiperf"
+
+_SUMMARY: Final = "give its summary, profile_export_aiperf.json or .csv"
+
+
+def recognises(file: InputFile) -> bool:
+    """A JSON of this tool, or a CSV whose first block has the deviation, which GenAI-Perf leaves out."""
+    if looks_like_json(file.content):
+        record = first_record(file.content)
+        return "aiperf_version" in record or _is_early(record) or _is_request(record)
+    header = header_of(file.content)
+    return header[:2] == ["Metric", "avg"] and "std" in header
+
+
+def read(file: InputFile) -> Reading:
+    """The file's one row. Raises ``FileRejectedError``."""
+    file = exact_twin(file)
+    if looks_like_json(file.content):
+        values = _summary(file)
+        metrics = objects_of(values)
+    else:
+        values, metrics = {}, blocks_of(file.content)
+    if "request_latency" not in metrics:
+        raise FileRejectedError(f"an AIPerf file without request latencies; {_SUMMARY}")
+    run = Record(values)
+    row = _row(run, metrics)
+    version = run.text("aiperf_version") or (file.sidecar.tool_version if file.sidecar else None)
+    return Reading(NAME, "AIPerf", version, as_serving_rows(runs_frame([row]), NAME, file.sidecar))
+
+
+def _summary(file: InputFile) -> Mapping[str, object]:
+    documents = read_json(file.content).documents
+    values = documents[0].value
+    if not isinstance(values, dict) or _is_request(values):
+        raise FileRejectedError(f"the single requests of an AIPerf run; {_SUMMARY}")
+    if len(documents) > 1:
+        raise FileRejectedError(f"{len(documents)} records where AIPerf writes one; {_SUMMARY} of each run")
+    if "timeslices" in values or "aggregation_type" in _object(values, "metadata"):
+        raise FileRejectedError(f"time slices or an aggregate of several AIPerf runs; {_SUMMARY} of each run")
+    return values
+
+
+def _row(run: Record, metrics: Mapping[str, Metric]) -> dict[str, object]:
+    if run.get("was_cancelled") is True:
+        run.flag("cancelled_run", "the run was cancelled before its end")
+    if run.get("input_config", "endpoint", "streaming") is False:
+        run.flag("not_streamed", "the run did not stream: it has no time to the first token; run it with --streaming")
+    columns = {
+        **figures_of(metrics, run),
+        "measured_at": _measured_at(run),
+        "model": _model(run),
+        "concurrency_reported": _slots(run),
+    }
+    return run.row(1, columns, as_json(raw_of(metrics)))
+
+
+def _measured_at(run: Record) -> str | None:
+    """When the run began; without a zone it is taken for UTC."""
+    try:
+        return as_text(parse_moment(run.text("start_time") or ""))
+    except ValueError:
+        return None
+
+
+def _model(run: Record) -> str | None:
+    """The model, where the run loaded exactly one."""
+    names = run.get("input_config", "endpoint", "model_names")
+    items = run.get("input_config", "models", "items")
+    if isinstance(items, list):
+        names = [item.get("name") for item in items if isinstance(item, dict)]
+    if isinstance(names, list) and len(names) == 1 and isinstance(names[0], str):
+        return Record({"name": names[0]}).text("name")
+    return None
+
+
+def _slots(run: Record) -> float | None:
+    """Slots of a closed loop: a concurrency, and no request rate beside it."""
+    phases = run.get("input_config", "phases")
+    if isinstance(phases, list):
+        loads = [phase for phase in phases if isinstance(phase, dict) and phase.get("exclude_from_results") is not True]
+        load = Record(loads[0]) if len(loads) == 1 else Record({})
+        return load.number("concurrency") if load.get("type") == "concurrency" else None
+    if run.get("input_config", "loadgen", "request_rate") is not None:
+        return None
+    return run.number("input_config", "loadgen", "concurrency")
+
+
+def _is_early(record: Mapping[str, object]) -> bool:
+    return {"records", "input_config", "was_cancelled"} <= record.keys()
+
+
+def _is_request(record: Mapping[str, object]) -> bool:
+    return {"metadata", "metrics"} <= record.keys() and "x_request_id" in _object(record, "metadata")
+
+
+def _object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
+    value = values.get(key)
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,138 @@
+"""A table of one's own: CSV or Parquet, read by the ``columns`` of ``source.yaml`` (field, column, unit).
+
+The user's word decides that a table is one: ``format: generic`` goes before every other format. A row
+is a run, or a modelled point; figures and concurrency are of ``replicas`` replicas (one if not said).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import polars as pl
+import pyarrow
+import pyarrow.parquet
+
+from schemas.sidecar import Column, Sidecar
+from schemas.suggest import did_you_mean
+from transforms.rules import Rule, flag_rows
+from transforms.sources.measured import RUN_SCHEMA, as_serving_rows
+from transforms.sources.rows import FileRejectedError, InputFile, Reading
+from transforms.sources.text import header_of, read_csv
+
+NAME: Final = "generic"
+MAX_PARQUET_ROWS: Final = 5_000_000
+
+_PARQUET: Final = b"PAR1"
+_TAKEN: Final = ("source_row", "raw", "reason", "detail")
+
+
+def recognises(file: InputFile) -> bool:
+    """What ``source.yaml`` says so of."""
+    return file.sidecar is not None and file.sidecar.format == NAME
+
+
+def is_parquet(content: bytes) -> bool:
+    """Whether the file begins as Parquet does."""
+    return content.startswith(_PARQUET)
+
+
+def read(file: InputFile) -> Reading:
+    """The rows of the table. Raises ``FileRejectedError``."""
+    if file.sidecar is None:
+        raise FileRejectedError("a table of one's own needs a source.yaml beside it with `format: generic`")
+    table = _parquet(file) if is_parquet(file.content) else _csv(file)
+    if not table.height:
+        raise FileRejectedError("the table has no rows")
+    runs = _as_runs(table, file.sidecar.mapped)
+    tool, version = file.sidecar.tool or "generic table", file.sidecar.tool_version
+    return Reading(NAME, tool, version, as_serving_rows(runs, NAME, file.sidecar))
+
+
+def _csv(file: InputFile) -> pl.DataFrame:
+    header = header_of(file.content)
+    taken = sorted(set(header) & set(_TAKEN))
+    if taken:
+        raise FileRejectedError(f"the column name {taken[0]!r} is used for the account of rows; rename the column")
+    if header[:1] and header[0][:1] in ("{", "["):
+        raise FileRejectedError("a JSON file; a table with `format: generic` is CSV or Parquet")
+    table = read_csv(file.content)
+    _check_columns(file, [name for name in table.columns if name not in _TAKEN])
+    return table.select(*_TAKEN, *(column.column for column in _mapped(file).values()))
+
+
+def _parquet(file: InputFile) -> pl.DataFrame:
+    """By PyArrow: Polars' own reader does not come back from some damaged files."""
+    try:
+        parquet = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(file.content))
+        schema, rows = parquet.schema_arrow, parquet.metadata.num_rows
+        _check_columns(file, schema.names)
+        names = [column.column for column in _mapped(file).values()]
+        for name in names:
+            _check_type(name, schema.field(name).type)
+        if rows > MAX_PARQUET_ROWS:
+            raise FileRejectedError(f"the table has {rows:,} rows, more than {MAX_PARQUET_ROWS:,}; split it")
+        columns = parquet.read(columns=names, use_threads=False)
+        # without the metadata of its fields, which Polars would read too
+        table = pl.DataFrame({name: pl.Series(name, columns[name]) for name in names})
+    except (pyarrow.ArrowException, pl.exceptions.PolarsError, OSError, ValueError, MemoryError) as error:
+        raise FileRejectedError(f"the Parquet file is damaged: {_first_line(error)}") from error
+    texts = [name for name in names if not table.schema[name].is_numeric()]
+    table = table.with_columns(pl.col(name).cast(pl.String) for name in texts)
+    return table.with_columns(
+        source_row=pl.int_range(1, pl.len() + 1, dtype=pl.Int64),
+        raw=pl.struct(names).struct.json_encode(),
+        reason=pl.lit(None, pl.String),
+        detail=pl.lit(None, pl.String),
+    )
+
+
+def _as_runs(table: pl.DataFrame, mapped: Mapping[str, Column]) -> pl.DataFrame:
+    """The table's columns under the names of the fields and in their units."""
+    rules, columns = [], {}
+    for field, column in mapped.items():
+        cell = pl.col(column.column)
+        if RUN_SCHEMA[field] == pl.String():
+            columns[field] = cell.cast(pl.String).str.strip_chars()
+            continue
+        number = cell.cast(pl.Float64, strict=False)
+        usable = number.is_finite().fill_null(False)
+        words = pl.concat_str(pl.lit(f"{column.column} is '"), cell.cast(pl.String), pl.lit("', not a number"))
+        rules.append(Rule("not_a_number", cell.is_not_null() & ~usable, words))
+        columns[field] = pl.when(usable).then(number) * (1.0 if column.factor is None else column.factor)
+    flagged = flag_rows(table, rules)
+    return flagged.select(*_TAKEN, **columns)
+
+
+def _check_columns(file: InputFile, present: list[str]) -> None:
+    """Every column of the mapping must be there, and every other be meant to stay unread."""
+    names = [column.column for column in _mapped(file).values()]
+    for name in names:
+        if name not in present:
+            raise FileRejectedError(
+                f"source.yaml reads column {name!r}, which the table does not have.{did_you_mean(name, present)}"
+                f" Its columns are {', '.join(map(repr, present[:50]))}"
+            )
+    other = [name for name in present if name not in names]
+    if other and not (file.sidecar and file.sidecar.ignore_other_columns):
+        listed = ", ".join(map(repr, other[:50]))
+        raise FileRejectedError(
+            f"source.yaml does not say what column {listed} means: map it under `columns`, or write"
+            " `ignore_other_columns: true`"
+        )
+
+
+def _check_type(name: str, dtype: pyarrow.DataType) -> None:
+    kinds = pyarrow.types
+    stored = dtype.value_type if kinds.is_dictionary(dtype) else dtype
+    numbers = (kinds.is_integer, kinds.is_floating, kinds.is_decimal, kinds.is_null)
+    texts = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
+    if not any(is_kind(stored) for is_kind in (*numbers, *texts)):
+        raise FileRejectedError(f"column {name!r} is of type {dtype}, neither numbers nor text")
+
+
+def _mapped(file: InputFile) -> Mapping[str, Column]:
+    sidecar: Sidecar | None = file.sidecar
+    return sidecar.mapped if sidecar else {}
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,173 @@
+"""What measured runs share: from figures of a whole load to those of one replica, and what must hold.
+
+A load generator measures a service from outside: latencies, rates and lengths of all that it loaded.
+GPUs, shape, precisions and engine it does not know (``facts.py``).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import polars as pl
+
+from schemas.sidecar import Sidecar
+from transforms.rules import Rule, flag_rows
+from transforms.sources.facts import (
+    COUNTS,
+    LENGTHS,
+    MEANS,
+    NAMES,
+    add_facts,
+    fact_rules,
+    fill_defaults,
+    listed,
+    missing_facts_rule,
+)
+from transforms.sources.rows import as_rows
+
+#: Above this share of failed requests the figures are those of the survivors: the rate counts fewer
+#: requests than the engine worked on, by about this share. The tolerance of rates.
+FAILED_SHARE: Final = 0.01
+#: Tools print rates, lengths and latencies with all digits; two decimals of small ones are off by 1 %.
+RATE_TOLERANCE: Final = 0.01
+#: Requests in flight over the slots of a closed loop, which cannot be above 1: clocks start and end
+#: a little apart.
+SLOTS_TOLERANCE: Final = 0.02
+#: Latency against TTFT + TPOT * (tokens - 1), besides what the lengths' correlation with TPOT explains.
+PARTS_TOLERANCE: Final = 0.01
+#: No more than this is explained so: an ITL far above the TPOT is one of chunks of several tokens.
+LARGEST_CORRELATION: Final = 0.09
+
+#: Figures of all replicas together. ``concurrency_reported`` are the slots of a closed loop, NULL where
+#: requests came at a rate of their own; ``in_flight_stated`` is what the tool itself counts in flight,
+#: ``itl_ms`` the mean time between tokens over all tokens, where TPOT is a mean over requests.
+_FIGURES: Final = (
+    "ttft_ms", "tpot_ms", "itl_ms", "request_latency_ms", "requests_per_s", "output_tokens_per_s",
+    "output_tokens_per_s_per_gpu", "tokens_per_s_per_user", "memory_bytes_per_gpu", "in_flight_stated",
+    "completed", "failed",
+)  # fmt: skip
+
+#: Columns of a run. All numbers are reals: a count is checked, not cut.
+RUN_SCHEMA: Final[dict[str, pl.DataType]] = {
+    "source_row": pl.Int64(),
+    "raw": pl.String(),
+    "reason": pl.String(),
+    "detail": pl.String(),
+    "measured_at": pl.String(),
+    **{name: pl.String() for name in NAMES},
+    **{name: pl.Float64() for name in (*COUNTS, *MEANS, *LENGTHS.values(), *_FIGURES)},
+}
+
+
+def runs_frame(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
+    """Runs as a frame of ``RUN_SCHEMA``, what a run does not have NULL."""
+    return pl.DataFrame(rows, schema=RUN_SCHEMA, orient="row")
+
+
+def as_serving_rows(runs: pl.DataFrame, source: str, sidecar: Sidecar | None) -> pl.DataFrame:
+    """Rows of the common shape (``ROW_SCHEMA``), of one replica, from runs (``RUN_SCHEMA``, some columns absent)."""
+    absent = {name: pl.lit(None, dtype) for name, dtype in RUN_SCHEMA.items() if name not in runs.columns}
+    runs = fill_defaults(add_facts(runs.with_columns(**absent), sidecar))
+    c = pl.col
+    decode_steps = c("osl_tokens") - 1
+    recovered = c("tpot_ms").is_null() & (decode_steps > 0)
+    runs = runs.with_columns(
+        requests_per_s=pl.coalesce("requests_per_s", _tokens_per_s() / c("osl_tokens")),
+        tpot_ms=pl.when(recovered).then((c("request_latency_ms") - c("ttft_ms")) / decode_steps).otherwise("tpot_ms"),
+        request_latency_ms=pl.coalesce("request_latency_ms", c("ttft_ms") + c("tpot_ms") * decode_steps),
+        tpot_source=pl.when(recovered).then(pl.lit("recovered")).otherwise(pl.lit("reported")),
+    ).with_columns(in_flight=c("requests_per_s") * c("request_latency_ms") / 1e3)
+    runs = flag_rows(runs, [*_figure_rules(), *fact_rules(), missing_facts_rule()])
+    disagg = c("serving_mode") == "disagg"
+    stations = pl.when(disagg).then(c("decode_workers") * c("decode_dp") * c("decode_pp")).otherwise(c("dp") * c("pp"))
+    concurrency = pl.coalesce("concurrency_reported", "in_flight") / c("replicas")
+    return as_rows(
+        runs.with_columns(
+            source=pl.lit(source),
+            hardware_name=pl.coalesce(
+                "hardware", pl.concat_str("prefill_hardware", pl.lit(" and "), "decode_hardware")
+            ),
+            prefill_hardware_name=pl.coalesce("prefill_hardware", "hardware"),
+            decode_hardware_name=pl.coalesce("decode_hardware", "hardware"),
+            model_name="model",
+            backend_name="backend",
+            kv_dtype_source=pl.when(c("kv_dtype").is_not_null()).then(pl.lit("reported")),
+            requests_per_s=c("requests_per_s") / c("replicas"),
+            concurrency_reported=concurrency,
+            batch_per_rank=concurrency / stations,
+            decode_batch=pl.when(disagg).then(concurrency / stations),
+            tokens_per_s_per_user=pl.coalesce(
+                "tokens_per_s_per_user", pl.when(c("tpot_ms") > 0).then(1e3 / c("tpot_ms"))
+            ),
+            latency_statistic=pl.lit((sidecar and sidecar.latency_statistic) or "mean"),
+        )
+    )
+
+
+def _tokens_per_s() -> pl.Expr:
+    """Output tokens a second over all replicas; NULL where the run states none."""
+    whole = pl.col("output_tokens_per_s_per_gpu") * _gpus_of_replica() * pl.col("replicas")
+    return pl.coalesce("output_tokens_per_s", whole)
+
+
+def _gpus_of_replica() -> pl.Expr:
+    def gpus(pool: str) -> pl.Expr:
+        return pl.col(f"{pool}tp") * pl.col(f"{pool}pp") * pl.col(f"{pool}dp") * pl.col(f"{pool}cp")
+
+    pools = pl.col("prefill_workers") * gpus("prefill_") + pl.col("decode_workers") * gpus("decode_")
+    return pl.when(pl.col("serving_mode") == "disagg").then(pools).otherwise(gpus(""))
+
+
+def _figure_rules() -> list[Rule]:
+    c = pl.col
+    made = c("failed") + c("completed")
+    no_rate = c("requests_per_s").is_null() & c("output_tokens_per_s").is_null()
+    parts = c("ttft_ms") + c("tpot_ms") * (c("osl_tokens") - 1)
+    # over requests, mean(tpot * n) / mean(n) is the mean over tokens: the ITL, where a chunk is a token
+    correlation = (c("itl_ms") / c("tpot_ms") - 1).abs().clip(upper_bound=LARGEST_CORRELATION)
+    lacks = {
+        "TTFT": c("ttft_ms").is_null(),
+        "TPOT": c("tpot_ms").is_null(),
+        "request rate": no_rate & c("output_tokens_per_s_per_gpu").is_null(),
+    }
+    return [
+        Rule(
+            "failed_requests",
+            c("failed") / made > FAILED_SHARE,
+            pl.format(
+                "{} of {} requests failed: rate and latencies are those of the others only",
+                c("failed").cast(pl.Int64, strict=False), made.cast(pl.Int64, strict=False),
+            ),
+        ),
+        Rule(
+            "missing_value",
+            pl.any_horizontal(lacks.values()),
+            pl.format("the file has no {}, and nothing else can stand for it", listed(lacks)),
+        ),
+        Rule(
+            "throughput_does_not_fit",
+            (_tokens_per_s() / c("osl_tokens") / c("requests_per_s") - 1).abs() > RATE_TOLERANCE,
+            pl.format(
+                "{} requests/s of {} tokens are not {} output tokens/s",
+                "requests_per_s", "osl_tokens", _tokens_per_s(),
+            ),
+        ),
+        Rule(
+            "latency_does_not_fit_parts",
+            (c("request_latency_ms") / parts - 1).abs() > PARTS_TOLERANCE + correlation,
+            pl.format("a latency of {} ms is not ttft + tpot * (osl - 1) = {} ms", "request_latency_ms", parts),
+        ),
+        Rule(
+            "breaks_littles_law",
+            (c("in_flight") / c("in_flight_stated") - 1).abs() > RATE_TOLERANCE,
+            pl.format("requests/s times latency is {}, the file counts {} in flight", "in_flight", "in_flight_stated"),
+        ),
+        Rule(
+            # of a load generator: it counts what it completed
+            "breaks_littles_law",
+            c("completed").is_not_null() & (c("in_flight") > c("concurrency_reported") * (1 + SLOTS_TOLERANCE)),
+            pl.format(
+                "requests/s times latency is {} requests in flight, the load had {} slots",
+                "in_flight", "concurrency_reported",
+            ),
+        ),
+    ]  # fmt: skip
