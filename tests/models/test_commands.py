@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 from pipelines.catalogues import load_models
 from pipelines.commands.models import app, slug_of, user_catalogue
 from schemas.errors import UserError
+from schemas.slugs import is_slug
 from tests.models import configs
 
 
@@ -214,15 +215,31 @@ class TestAdd:
         assert "there is no such file" in error_of("add", str(tmp_path / "none.json"), "--name", "mine")
 
     @pytest.mark.parametrize(
-        ("name", "slug"), [("Kimi K9", "kimi-k9"), ("llama-3.1-70b", "llama-3-1-70b"), ("A__b..C", "a-b-c")]
+        ("name", "slug"),
+        [
+            ("Kimi K9", "kimi-k9"),
+            ("llama-3.1-70b", "llama-3-1-70b"),
+            ("A__b..C", "a-b-c"),
+            ("70B", "m-70b"),
+            ("true", "m-true"),
+        ],
     )
     def test_slugs(self, name: str, slug: str) -> None:
         assert slug_of(name) == slug
 
-    @pytest.mark.parametrize("name", ["", "70B", "-", "x" * 81])
-    def test_names_without_a_slug(self, name: str) -> None:
-        with pytest.raises(UserError, match="slug begins with a letter"):
-            slug_of(name)
+    @pytest.mark.parametrize("name", ["-", "..", "模型", "x" * 81])
+    def test_names_that_leave_no_slug_get_a_hash(self, name: str) -> None:
+        slug = slug_of(name)
+        assert is_slug(slug)
+        assert slug != slug_of(name + " ")
+
+    def test_two_names_never_share_a_slug(self) -> None:
+        assert slug_of("org/model?x") == slug_of("org/model#x") == "org-model-x"
+        assert slug_of("org/model#x", taken={"org-model-x"}).startswith("org-model-x-")
+
+    def test_empty_name(self) -> None:
+        with pytest.raises(UserError, match="--name is empty"):
+            slug_of(" ")
 
 
 class TestRefresh:
