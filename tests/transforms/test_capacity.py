@@ -7,6 +7,7 @@ import pytest
 
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec, ParameterCounts, StoredBytes
+from schemas.options import MappingOptions
 from schemas.scenarios import FixedCache, Scenario
 from tests.transforms.factory import (
     agent_points,
@@ -17,6 +18,7 @@ from tests.transforms.factory import (
     setting,
     shipped_points,
 )
+from transforms.agent_points.idle_kv import scenario_under
 
 GIB = 2**30
 KAPPA_70B = 327_680  # 2 * 80 layers * 8 heads * 128 * 2 bytes
@@ -142,3 +144,87 @@ def test_misses_need_no_other_memory() -> None:
         for cache in (FixedCache(hit_rate=0.0), FixedCache(hit_rate=1.0))
     }
     assert len(fits) == 1
+
+
+def with_shape(rows: pl.DataFrame, **shape: int) -> pl.DataFrame:
+    """The rows as if they had been served by replicas of another shape."""
+    return rows.with_columns(**{name: pl.lit(value, pl.Int64) for name, value in shape.items()})
+
+
+def test_context_parallelism_copies_the_weights_and_splits_the_kv() -> None:
+    """tp4 cp2: 8 x 80e9 - 2 x 140e9 = 360e9 bytes, 327,680 a token over the rank: 68 sessions of 16,000."""
+    gpu = hardware("h100-sxm", hbm_bytes=80 * 10**9)
+    rows = with_shape(roofline_points("h100-sxm", "llama-3-1-70b", weight_dtype="bf16", tp=4), cp=2, gpus_per_replica=8)
+    points = agent_points(rows, setting(gpu, model_of_140e9_bytes(), constant_context(16_000), reserve_fraction=0.0))
+    assert set(points["kv_bytes_available"]) == {360e9}
+    assert set(points["max_sessions"]) == {math.floor(360e9 / (16_000 * KAPPA_70B))} == {68}
+
+
+@pytest.mark.parametrize(("overhead_gb", "sessions"), [(0.0, 95), (10.0, 80)])
+def test_the_runtime_takes_its_memory_on_each_gpu(overhead_gb: float, sessions: int) -> None:
+    """500e9 bytes less 8 x 10e9: floor(420e9 / 5,242,880,000) = 80."""
+    gpu = hardware("h100-sxm", hbm_bytes=80 * 10**9)
+    rows = roofline_points("h100-sxm", "llama-3-1-70b", weight_dtype="bf16", tp=8)
+    options = {"reserve_fraction": 0.0, "overhead_bytes_per_gpu": overhead_gb * 1e9}
+    points = agent_points(rows, setting(gpu, model_of_140e9_bytes(), constant_context(16_000), **options))
+    assert set(points["max_sessions"]) == {sessions}
+
+
+def test_weights_that_do_not_fit_say_the_least_tp_that_does() -> None:
+    """140e9 bytes on GPUs of 80e9 with a reserve of 10 %: one holds 72e9, two 144e9."""
+    gpu = hardware("h100-sxm", hbm_bytes=80 * 10**9)
+    rows = roofline_points("h100-sxm", "llama-3-1-70b", weight_dtype="bf16")
+    points = agent_points(rows, setting(gpu, model_of_140e9_bytes(), constant_context(16_000)))
+    by_tp = points.group_by("tp").agg(pl.col("infeasible_reason").first(), pl.col("least_tp_that_fits").first())
+    said = {tp: (reason == "weights_do_not_fit", least) for tp, reason, least in by_tp.iter_rows()}
+    assert said == {1: (True, 2), 2: (False, None), 4: (False, None), 8: (False, None)}
+
+
+class TestIdleKv:
+    """32 GB left: floor(32e9 / (16,000 * 327,680)) = 6 sessions of 5.24e9 bytes on 8 GPUs of 21.5e9 bytes."""
+
+    gpu = hardware("h100-sxm", hbm_bytes=21_500_000_000)
+
+    def points(self, **options: object) -> pl.DataFrame:
+        rows = roofline_points("h100-sxm", "llama-3-1-70b", weight_dtype="bf16", tp=8)
+        scenario = constant_context(16_000, think_time_s=60)
+        shared = setting(self.gpu, model_of_140e9_bytes(), scenario, reserve_fraction=0.0, **options)
+        return agent_points(rows, shared)
+
+    def test_resident_counts_all_sessions(self) -> None:
+        points = self.points()
+        assert set(points["max_sessions"]) == {6.0}
+        assert set(points["binding_limit"]) == {"kv_memory"}
+
+    def test_dropped_counts_what_is_in_flight(self) -> None:
+        points = self.points(idle_kv="dropped")
+        expected = [6.0 / rho for rho in points["activity_fraction"]]
+        assert points["max_sessions"].to_list() == pytest.approx(expected)
+
+    def test_offloaded_is_limited_by_the_host_too(self) -> None:
+        """8 x 10e9 bytes of host memory hold floor(80e9 / 5.24e9) = 15 sessions, the GPUs 6 in flight."""
+        points = self.points(idle_kv="offloaded", host_memory_bytes_per_gpu=10e9)
+        for limit, rho, name in points.select("max_sessions", "activity_fraction", "binding_limit").iter_rows():
+            assert limit == pytest.approx(min(15.0, 6.0 / rho))
+            assert name in ("table_range", "host_memory" if 6.0 / rho >= 15.0 else "kv_memory")
+        assert {"host_memory_capacity"} <= set(points["infeasible_reason"].drop_nulls())
+
+    def test_a_reload_costs_its_bytes_over_the_link(self) -> None:
+        """code-agent: 18,198 - 500 tokens cached in 95 of 100 turns; each GPU loads an eighth at 64e9 B/s."""
+        rows = roofline_points("h100-sxm", "llama-3-1-70b", weight_dtype="bf16", tp=8)
+        scenario = article_scenario("code-agent")
+        stays, moves = (
+            agent_points(rows, setting("h100-sxm", "llama-3-1-70b", scenario, **options)).filter(
+                ~pl.col("interpolated")
+            )
+            for options in ({}, {"idle_kv": "offloaded", "host_memory_bytes_per_gpu": 100e9})
+        )
+        added = (moves["ttft_ms"] - stays["ttft_ms"]).to_list()
+        cached = 18_198 - 500
+        assert added == pytest.approx([0.95 * 1e3 * cached * KAPPA_70B / 8 / 64e9] * len(added), rel=1e-9)
+
+    def test_a_dropped_prefix_is_a_miss_after_each_pause(self) -> None:
+        dropped = MappingOptions(idle_kv="dropped")
+        assert scenario_under(article_scenario("code-agent"), dropped).cache_hit_rate == 0.0
+        assert scenario_under(article_scenario("code-agent", think_time_s=0.0), dropped).cache_hit_rate == 0.95
+        assert scenario_under(article_scenario("code-agent"), MappingOptions()).cache_hit_rate == 0.95

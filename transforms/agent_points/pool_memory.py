@@ -23,13 +23,14 @@ class Pool:
     tp: pl.Expr
     gpus: pl.Expr
     dp: pl.Expr
+    cp: pl.Expr
     gpu: Gpu
 
     @classmethod
     def aggregated(cls) -> "Pool":
         """The one pool of an aggregated replica."""
         c = pl.col
-        return cls(c("dp"), c("tp"), c("gpus_per_replica") / c("dp"), c("dp"), Gpu.of_pool("decode"))
+        return cls(c("dp"), c("tp"), c("gpus_per_replica") / c("dp"), c("dp"), c("cp"), Gpu.of_pool("decode"))
 
     @classmethod
     def disaggregated(cls, name: str) -> "Pool":
@@ -37,7 +38,7 @@ class Pool:
         c = pl.col
         gpus = c(f"{name}_tp") * c(f"{name}_pp") * c(f"{name}_cp")
         ranks = c(f"{name}_workers") * c(f"{name}_dp")
-        return cls(ranks, c(f"{name}_tp"), gpus, c(f"{name}_dp"), Gpu.of_pool(name))
+        return cls(ranks, c(f"{name}_tp"), gpus, c(f"{name}_dp"), c(f"{name}_cp"), Gpu.of_pool(name))
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,14 @@ def session_bytes(scenario: Scenario, spec: ModelSpec, pool: Pool, options: Mapp
 
 
 def weights_on_rank(spec: ModelSpec, pool: Pool) -> Number:
-    """Bytes of the weights on one rank: the whole non-expert part, its share of the experts."""
+    """Bytes of the weights on one rank: the whole non-expert part, its share of the experts.
+
+    Context parallelism splits the tokens of a prompt and their KV, not the weights: each of its GPUs holds
+    the non-expert part once more. The experts lie on all GPUs.
+    """
     non_expert = by_dtype("linear_dtype", {d: spec.non_expert_bytes(d) for d in BYTES_PER_WEIGHT})
     experts = by_dtype("expert_dtype", {d: spec.expert_bytes(d) for d in BYTES_PER_WEIGHT}) if spec.moe else pl.lit(0.0)
-    return kv.weights_bytes_per_rank(non_expert, experts, pool.dp)
+    return kv.weights_bytes_per_rank(non_expert * pool.cp, experts, pool.dp)
 
 
 def usable_per_gpu(pool: Pool, options: MappingOptions) -> Number:
