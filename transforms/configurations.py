@@ -14,9 +14,6 @@ CONFIGURATION: Final = (
     "decode_workers", "decode_tp", "decode_pp", "decode_dp", "decode_cp", "decode_moe_tp", "decode_moe_ep",
     "gpus_per_replica", "latency_statistic", "draft_tokens", "accepted_tokens",
 )  # fmt: skip
-#: Rows that differ only in concurrency (MODEL section 5.6).
-CURVE: Final = (*CONFIGURATION, "context_requests_per_step", "isl_tokens", "osl_tokens", "prefix_tokens")
-
 #: Columns of small numbers that stand for the tuples above within one frame: windows over one number
 #: are many times faster than over forty columns.
 CONFIGURATION_ID: Final = "_configuration"
@@ -26,12 +23,17 @@ CURVE_ID: Final = "_curve"
 
 def number_configurations(points: pl.DataFrame) -> pl.DataFrame:
     """The points with a number for each configuration, for each configuration and its mixed steps, and
-    for each curve. NULLs are alike."""
-    keys = {
+    for each curve: rows that differ only in concurrency (MODEL section 5.6). NULLs are alike.
+
+    Measured lengths vary from run to run of one workload: there the lengths that name it count.
+    """
+    schedule = (*CONFIGURATION, "context_requests_per_step")
+    lengths = (pl.coalesce(f"{name}_nominal_tokens", f"{name}_tokens").alias(name) for name in ("isl", "osl"))
+    keys: dict[str, tuple[str | pl.Expr, ...]] = {
         CONFIGURATION_ID: CONFIGURATION,
-        SCHEDULE_ID: (*CONFIGURATION, "context_requests_per_step"),
-        CURVE_ID: CURVE,
+        SCHEDULE_ID: schedule,
+        CURVE_ID: (*schedule, *lengths, "prefix_tokens"),
     }
     for name, columns in keys.items():
-        points = points.with_columns(pl.struct(columns).rank("dense").alias(name))
+        points = points.with_columns(pl.struct(*columns).rank("dense").alias(name))
     return points
