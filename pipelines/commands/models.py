@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -124,18 +125,18 @@ def add_model(
 
     path = catalogue or user_catalogue()
     config, quant_config = read_config_files(config_json)
+    shipped = load_models()
+    known = load_models(path) if path.exists() else shipped
+    own = [entry for entry in known if entry.slug not in {shipped_entry.slug for shipped_entry in shipped}]
     spec = read_model_config(
         config,
-        slug=slug_of(name),
+        slug=slug_of(name, {entry.slug for entry in own if known.lookup(name) is not entry}),
         name=" ".join(name.split()),
         source=f"{config_json.name} given to `models add`",
         quant_config=quant_config,
         weight_dtype=weight_dtype,
     )
-    shipped = load_models()
-    known = load_models(path) if path.exists() else shipped
     _must_be_free(known, spec)
-    own = [entry for entry in known if entry.slug not in {shipped_entry.slug for shipped_entry in shipped}]
     write_catalogue(path, [*own, spec], "# Models added with `agent-pareto models add`.\n")
     typer.echo(
         f"Added {spec.slug} to {path}: {spec.parameters_total:,} parameters, {spec.weight_bytes / 1e9:,.2f} GB"
@@ -167,17 +168,24 @@ def user_catalogue() -> Path:
     return folder / "agent-pareto" / "models.yaml"
 
 
-def slug_of(name: str) -> str:
-    """A slug from a name: lower-case letters and digits, everything else one ``-``."""
-    from schemas.errors import UserError
-    from schemas.slugs import is_slug
+def slug_of(name: str, taken: Collection[str] = ()) -> str:
+    """A slug from a name: lower-case letters and digits, everything else one ``-``.
 
+    Where that begins with a digit it gets ``m-`` before it; where nothing is left of the name, the slug is too
+    long or it is ``taken`` by another name, a hash of the name tells it apart.
+    """
+    from hashlib import blake2b
+
+    from schemas.errors import UserError
+    from schemas.slugs import WORDS_READ_AS_VALUES, is_slug
+
+    if not name.strip():
+        raise UserError("--name is empty: what is the model called?")
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    if not is_slug(slug):
-        raise UserError(
-            f"--name {name!r}: gives the slug {slug!r}, but a slug begins with a letter and has 80 characters at"
-            " most; choose another name."
-        )
+    if not slug[:1].isalpha() or slug in WORDS_READ_AS_VALUES:
+        slug = f"m-{slug}".strip("-")
+    if slug == "m" or slug in taken or not is_slug(slug):
+        slug = f"{slug[:60].rstrip('-')}-{blake2b(name.encode(), digest_size=5).hexdigest()}"
     return slug
 
 

@@ -6,113 +6,29 @@ the catalogues, without the code of ``transforms``.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars as pl
 import pytest
 
-from pipelines import stages
-from pipelines.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
 from pipelines.inputs import find_files
-from pipelines.lake.release import begin_release
-from pipelines.reading import Inputs, read_inputs
-from schemas.catalogue import HardwareCatalogue, ModelCatalogue
+from schemas.catalogue import ModelCatalogue
 from schemas.fields import FIELDS
 from schemas.models import ModelSpec
-from schemas.options import BuildOptions, MappingOptions
-from schemas.scenarios import Scenario
+from schemas.options import MappingOptions
 from schemas.tables import TABLES
-from tests.transforms.factory import csv_text
-from tests.transforms.test_cases import case_01
+from tests.pipelines.real_lake import TABLE_FILES, RealLake, build_real_lake
 from transforms.agent_points.carry import Setting, carry_points
 from transforms.frontier import mark_frontiers
 
-AIC = SHIPPED / "tables" / "aiconfigurator"
-TABLE_FILES = (
-    *(
-        AIC / "candidates" / f"{table}__{mode}.csv.gz"
-        for table in (
-            "h100_sxm__llama-3.1-70b__isl4000_osl1000",
-            "b200_sxm__deepseek-v3__isl4000_osl1000",
-            "gb200__gpt-oss-120b__isl4000_osl1000",
-            "h200_sxm__llama-3.1-70b__isl1024_osl1024",
-            "h200_sxm__llama-3.1-70b__isl8192_osl1024",
-        )
-        for mode in ("agg", "disagg")
-    ),
-    AIC / "runs" / "h200_sxm__llama-3.1-8b__isl4000_osl1000__backend-auto",
-    AIC / "runs" / "h100_sxm__llama-3.1-70b__isl4000_osl1000",  # rows that the candidates hold already
-)
-HARDWARE = ("h100-sxm", "h200-sxm", "b200", "gb200", "mi355x")
-MODELS = ("llama-3-1-8b", "llama-3-1-70b", "deepseek-v3", "gpt-oss-120b", "qwen3-32b")
-#: Longer than some of the models can take (131,072 and 163,840 tokens).
-LONG = Scenario.model_validate(
-    {
-        "slug": "long-context", "turns": 4, "think_time_s": 3, "initial_prompt_tokens": 120_000,
-        "new_tokens_per_turn": 8_000, "output_tokens_per_turn": 500, "cache_hit_rate": 0.9, "sessions": 6, "gpus": 8,
-    }
-)  # fmt: skip
 AGENT_TABLES = ("agent_points", "operating_points")
-#: Dense FLOP/s that no product of an H100, ... goes beyond: the fastest arithmetic of the GPU.
+#: Data sheets round their peaks.
 PEAK_TOLERANCE = 1.03
-
-
-class RealLake:
-    """The published lake and what it was built from."""
-
-    def __init__(self, folder: Path, prepared: stages.Prepared) -> None:
-        self.inputs: Inputs = prepared.inputs
-        self.hardware, self.models, self.scenarios = prepared.hardware, prepared.models, prepared.scenarios
-        # as any reader opens it; copied once, because each view reads its files anew
-        self.connection = duckdb.connect()
-        self.connection.execute(f"ATTACH '{folder / 'agent_pareto.duckdb'}' AS lake (READ_ONLY)")
-        views = "SELECT view_name FROM duckdb_views() WHERE database_name = 'lake' AND NOT internal"
-        for (name,) in self.rows(views):
-            self.connection.execute(f"CREATE TABLE {name} AS SELECT * FROM lake.{name}")
-
-    def rows(self, sql: str) -> list[tuple[object, ...]]:
-        """Rows of a query over the views."""
-        return self.connection.execute(sql).fetchall()
-
-    def frame(self, sql: str) -> pl.DataFrame:
-        """The rows of a query as a frame."""
-        frame = pl.from_arrow(self.connection.sql(sql).to_arrow_table())
-        assert isinstance(frame, pl.DataFrame)
-        return frame
-
-    def count(self, sql: str) -> int:
-        ((count,),) = self.rows(f"SELECT count(*) FROM {sql}")
-        assert isinstance(count, int)
-        return count
-
-    def fractions_off(self, table: str, one: str, other: str) -> float:
-        """The largest relative difference of two expressions; both must be there on every row."""
-        ((missing, worst),) = self.rows(
-            f"SELECT count(*) FILTER ((({one}) / ({other})) IS NULL), max(abs(({one}) / ({other}) - 1)) FROM {table}"
-        )
-        assert missing == 0
-        assert isinstance(worst, float)
-        return worst
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealLake]:
-    folder = tmp_path_factory.mktemp("real")
-    faulty = folder / "faulty.csv"
-    faulty.write_text(csv_text(list(case_01().values())))
-    hardware = HardwareCatalogue(tuple(load_hardware().get(slug) for slug in HARDWARE))
-    models = ModelCatalogue(tuple(load_models().get(slug) for slug in MODELS))
-    scenarios = (*load_scenarios(), LONG)
-    inputs = read_inputs(find_files([*TABLE_FILES, faulty]), hardware, models)
-    options = BuildOptions(tables=TABLE_FILES, synthesize=True, out=folder / "lake")
-    prepared = stages.Prepared(options, hardware, models, scenarios, inputs)
-    with begin_release(folder / "lake") as release:
-        partitions = stages.plan_partitions(stages.synthesize(prepared))
-        stages.carry(prepared, partitions, release)
-        stages.publish(prepared, release)
-    built = RealLake(folder / "lake", prepared)
+    built = build_real_lake(tmp_path_factory.mktemp("real"))
     yield built
     built.connection.close()
 

@@ -94,9 +94,9 @@ class TestForms:
         assert (outcome.account.format, outcome.account.rows_accepted) == ("inferencex", 1)
 
     def test_rows_that_are_no_objects(self) -> None:
-        good, bad = judged([API_ROW, 7, None])
+        good, bad = judged([API_ROW, 7, None, "\ud800"])
         assert good.height == 1
-        assert bad.select("source_row", "reason").rows() == [(2, "not_json"), (3, "not_json")]
+        assert bad.select("source_row", "reason").rows() == [(2, "not_json"), (3, "not_json"), (4, "not_json")]
 
     def test_other_json_is_not_taken_for_it(self) -> None:
         with pytest.raises(FileRejectedError):

@@ -95,6 +95,8 @@ def test_more_in_flight_than_slots_cannot_be() -> None:
         ({"failed": 3}, "failed_requests"),
         ({"failed": 0, "num_prompts": 300}, None),  # the tool's own count goes before
         ({"completed": 0, "mean_ttft_ms": 0.0}, "failed_requests"),
+        ({"completed": -200}, "negative"),
+        ({"failed": 10**30}, "failed_requests"),
         ({"ramp_up_strategy": "linear"}, "changing_load"),
         ({"total_input_sequences": 200}, "no_decode"),
         ({"output_throughput": 2202.0}, "throughput_does_not_fit"),  # the total taken for the output
@@ -109,7 +111,9 @@ def test_more_in_flight_than_slots_cannot_be() -> None:
     ],
 )
 def test_what_is_wrong_with_a_record(changes: dict[str, object], reason: str | None) -> None:
-    assert row_of(vllm_record(**changes))["reason"] == reason
+    row = row_of(vllm_record(**changes))
+    assert row["reason"] == reason
+    assert (row["detail"] is None) == (reason is None)
 
 
 def test_a_rate_of_output_tokens_stands_for_a_missing_rate_of_requests() -> None:

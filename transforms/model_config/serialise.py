@@ -1,5 +1,6 @@
 """Models as YAML text, in the layout of ``data/models.yaml``: fields at their default are left out."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,7 +24,15 @@ def _represent_flow(dumper: yaml.SafeDumper, value: _Flow) -> yaml.Node:
     return dumper.represent_mapping("tag:yaml.org,2002:map", value, flow_style=True)
 
 
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    """Quotes what YAML 1.2 takes for a number and PyYAML, of YAML 1.1, writes bare: ``1e5``."""
+    style = "'" if _NUMBER.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0[xo][0-9a-fA-F]+")
 _Dumper.add_representer(_Flow, _represent_flow)
+_Dumper.add_representer(str, _represent_text)
 
 
 def model_entry(spec: ModelSpec) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from transforms.sources.inferencex_row import identity_of
 from transforms.sources.inferencex_shape import Shape
 from transforms.sources.json_text import JsonFile, looks_like_json, read_json
 from transforms.sources.measured import as_serving_rows, runs_frame
-from transforms.sources.record import Record, ratio
+from transforms.sources.record import Record, as_json, ratio
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
 
 NAME: Final = "inferencex"
@@ -51,7 +51,7 @@ def read(file: InputFile) -> Reading:
     agentic: list[dict[str, object]] = []
     for number, row in enumerate(_rows(read_json(file.content)), 1):
         if not isinstance(row, Mapping):
-            fixed.append({"source_row": number, "raw": str(row)[:1000], "reason": "not_json",
+            fixed.append({"source_row": number, "raw": as_json({"row": row})[:1000], "reason": "not_json",
                           "detail": f"row {number} is no JSON object"})  # fmt: skip
             extra.append({})
             continue

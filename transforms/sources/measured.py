@@ -117,6 +117,11 @@ def _gpus_of_replica() -> pl.Expr:
     return pl.when(pl.col("serving_mode") == "disagg").then(pools).otherwise(gpus(""))
 
 
+def _whole(count: pl.Expr) -> pl.Expr:
+    """The count in words, without a fraction where it is of a size that counts have."""
+    return pl.coalesce(count.cast(pl.Int64, strict=False).cast(pl.String), count.cast(pl.String))
+
+
 def _figure_rules() -> list[Rule]:
     c = pl.col
     made = c("failed") + c("completed")
@@ -130,12 +135,16 @@ def _figure_rules() -> list[Rule]:
         "request rate": no_rate & c("output_tokens_per_s_per_gpu").is_null(),
     }
     return [
+        *(
+            Rule("negative", c(name) < 0, pl.format(f"{name} is {{}} requests, cannot be below 0", _whole(c(name))))
+            for name in ("completed", "failed")
+        ),
         Rule(
             "failed_requests",
             c("failed") / made > FAILED_SHARE,
             pl.format(
                 "{} of {} requests failed: rate and latencies are those of the others only",
-                c("failed").cast(pl.Int64, strict=False), made.cast(pl.Int64, strict=False),
+                _whole(c("failed")), _whole(made),
             ),
         ),
         Rule(

@@ -48,10 +48,19 @@ _UNITS: Final[Mapping[str, Mapping[str, float]]] = {
 
 @dataclass(frozen=True)
 class Metric:
-    """The mean of one metric as the file has it: a number or text, and its unit."""
+    """The mean of one metric as the file has it, and its unit; ``printed`` in a CSV, where numbers are text."""
 
     value: object
     unit: str
+    printed: bool = False
+
+    @property
+    def number(self) -> float | None:
+        """The mean as a number; text is one as these tools print them."""
+        value = self.value
+        if self.printed and isinstance(value, str) and _NUMBER.fullmatch(value):
+            value = float(value.replace(",", ""))
+        return to_number(value)
 
 
 def blocks_of(content: bytes) -> dict[str, Metric]:
@@ -72,7 +81,7 @@ def blocks_of(content: bytes) -> dict[str, Metric]:
                 name, unit = _parted(row[0])
                 if name in metrics:
                     raise FileRejectedError(f"line {reader.line_num} gives {row[0]!r} a second time")
-                metrics[name] = Metric(row[1] or None, unit)
+                metrics[name] = Metric(row[1] or None, unit, printed=True)
     except csv.Error as error:
         raise FileRejectedError(f"line {reader.line_num} is not valid CSV: {error}") from error
     return metrics
@@ -100,7 +109,7 @@ def exact_twin(file: InputFile) -> InputFile:
         return file
     printed, exact = blocks_of(file.content), objects_of(first_record(twin))
     both = _UNITS.keys() & printed.keys() & exact.keys()
-    pairs = [(_number(printed[name].value), _number(exact[name].value)) for name in both]
+    pairs = [(printed[name].number, exact[name].number) for name in both]
     return replace(file, content=twin) if pairs and all(_is_rounded(*pair) for pair in pairs) else file
 
 
@@ -134,7 +143,7 @@ def raw_of(metrics: Mapping[str, Metric]) -> dict[str, object]:
 
 
 def _is_printed(metrics: Mapping[str, Metric]) -> bool:
-    return any(isinstance(metric.value, str) for metric in metrics.values())
+    return any(metric.printed for metric in metrics.values())
 
 
 def _converted(metric: Metric | None, name: str, run: Record) -> float | None:
@@ -145,18 +154,11 @@ def _converted(metric: Metric | None, name: str, run: Record) -> float | None:
         known = ", ".join(repr(unit) for unit in _UNITS[name])
         run.flag("unknown_unit", f"{name} is in {metric.unit!r}, not one of {known}")
         return None
-    number = _number(metric.value)
+    number = metric.number
     if number is None:
         run.flag("not_a_number", f"{name} is {show(metric.value)}, not a number as this tool prints them")
         return None
     return number * factor
-
-
-def _number(value: object) -> float | None:
-    """A number, or text that is one as these tools print them."""
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        value = float(value.replace(",", ""))
-    return to_number(value)
 
 
 def _parted(header: str) -> tuple[str, str]:
