@@ -10,8 +10,8 @@ import tests.bench
 
 def main(names: list[str]) -> int:
     """Runs the modules ``bench_NAME``; 2 if a name is unknown."""
-    known = [module.name.removeprefix("bench_") for module in pkgutil.iter_modules(tests.bench.__path__)]
-    known = [name for name in known if name != "__main__"]
+    modules = [module.name for module in pkgutil.iter_modules(tests.bench.__path__)]
+    known = [name.removeprefix("bench_") for name in modules if name.startswith("bench_")]
     unknown = sorted(set(names) - set(known))
     if unknown:
         print(f"No benchmark {', '.join(unknown)}; there are: {', '.join(known)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Predicted memory against AIConfigurator's own, and predicted KV walls against measured ones.
+"""Predicted memory against AIConfigurator's own.
 
     python -m tests.bench memory
 
@@ -7,12 +7,6 @@ last three are taken out with the figures of its system files and its activation
 aiconfigurator-core 0.12.0: 3.5 GiB for the runtime, 342-392 MiB for NCCL, ``2 * tokens * heads *
 head_dim * coefficient``), so that weights + KV stand against weights + KV.
 """
-
-import json
-import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -27,16 +21,9 @@ from transforms.equations import kv_memory as kv
 GIB = 2.0**30
 RUNTIME_GIB = 3.5
 NCCL_GIB = {1: 0.0, 2: 342 / 1024, 4: 392 / 1024, 8: 392 / 1024}
-SHARED = Path(os.environ.get("AGENT_PARETO_SHARED", Path(__file__).parents[3] / "shared"))
 
 
 def main() -> None:
-    """Prints both comparisons; the second where the measured runs are at hand."""
-    print_memory()
-    print_walls()
-
-
-def print_memory() -> None:
     """Median error of predicted weights + KV on every aggregated TRT-LLM row, by model."""
     models = load_models()
     points = read_inputs(find_files([SHIPPED_TABLES]), load_hardware(), models).serving_points
@@ -90,37 +77,6 @@ def _weights_and_kv_gib(spec: ModelSpec) -> pl.Expr:
     on_rank = kv.kv_bytes_on_rank(spec.attention, tokens, element, c("tp"))
     per_gpu: pl.Expr = (weights + c("batch_per_rank") * on_rank / c("tp")) / GIB
     return per_gpu
-
-
-def print_walls(folder: Path = SHARED / "tables" / "measured" / "agentic_b200_dsr1") -> None:
-    """Sessions that fit at the measured mean context, beside the measured hit rates by session count."""
-    if not folder.is_dir():
-        print(f"Measured walls: {folder} is not there; set AGENT_PARETO_SHARED to the folder that holds tables/")
-        return
-    gpu, spec = load_hardware().get("b200"), load_models().get("deepseek-r1")
-    weights = spec.non_expert_bytes(), spec.expert_bytes("nvfp4")
-    print("Measured walls: DeepSeek-R1, NVFP4 experts, B200, KV offload off (hit rate of the GPU cache by sessions)")
-    for tp in (4, 8):
-        runs = [run for run in _runs(folder) if run["tp"] == tp and run["offload_mode"] == "off"]
-        hits = {run["users"]: run["server_gpu_cache_hit_rate"] for run in runs}
-        context = sum(run["mean_input_tokens"] for run in runs) / len(runs)
-        print(f"TP{tp}: mean context {context:,.0f} tokens; " + ", ".join(f"{n}: {hits[n]:.2f}" for n in sorted(hits)))
-        on_rank = kv.weights_bytes_per_rank(*weights, 1)
-        left = kv.available_bytes_per_rank(tp, float(gpu.hbm_bytes), 0.10, on_rank)
-        for dtype in ("bf16", "fp8"):
-            fits = []
-            for shared in (0, 10_000, 20_000, 30_000):
-                bytes_ = kv.session_bytes_on_rank(
-                    spec.attention, context, BYTES_PER_KV_ELEMENT[dtype], tp, shared_tokens=shared
-                )
-                once = kv.kv_bytes_on_rank(spec.attention, shared, BYTES_PER_KV_ELEMENT[dtype], tp)
-                fits.append(f"{kv.max_sessions(left - once, bytes_, 1):.0f} (S = {shared:,})")
-            print(f"  {dtype} KV, reserve 0.10, {left / 1e9:,.0f} GB left: max_sessions " + ", ".join(fits))
-
-
-def _runs(folder: Path) -> Iterator[dict[str, Any]]:
-    for path in sorted(folder.glob("*.json")):
-        yield json.loads(path.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -35,13 +36,13 @@ def write_tables(folder: Path, files: int, rows: int) -> None:
         stretched.write_csv(folder / f"pareto_{number:05}.csv")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
     """Prints seconds, rows a second and the peak of memory."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=1000, help="rows of each file")
     parser.add_argument("--keep-points", action="store_true", help="as `build` does; without: as `check` does")
-    options = parser.parse_args()
+    options = parser.parse_args(list(arguments))
     with tempfile.TemporaryDirectory() as folder:
         write_tables(Path(folder), options.files, options.rows)
         hardware, models = load_hardware(), load_models()
@@ -63,4 +64,4 @@ def _peak_mib() -> float:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
