@@ -7,7 +7,8 @@
 
 import argparse
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -32,11 +33,11 @@ FIDELITY = SHARED / "tables" / "aiconfigurator" / "fidelity"
 _ERRORS = ("mean", "p90", "signed")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
     """Prints the errors of the mapping and of the baselines, by serving mode, and by hardware and model."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=FIDELITY)
-    folder = parser.parse_args().folder
+    folder = parser.parse_args(list(arguments)).folder
     if not folder.is_dir():
         print(f"evaluation skipped: no tables at {folder}; AGENT_PARETO_SHARED names the folder they are kept in")
         return
@@ -126,4 +127,4 @@ def _mean(values: pl.Series) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
