@@ -62,12 +62,12 @@ def load_models(path: Path | None = None) -> ModelCatalogue:
 def load_scenarios(specs: Sequence[str] = ()) -> tuple[Scenario, ...]:
     """The scenarios that the specs name: each spec is a shipped scenario's slug or a YAML file.
 
-    Without specs, all shipped scenarios. A scenario named twice counts once. Raises ``UserError`` if
-    a spec is neither, if a file is unusable, or if two different scenarios share a slug.
+    Without specs, those that a build uses by default. A scenario named twice counts once. Raises ``UserError``
+    if a spec is neither, if a file is unusable, or if two different scenarios share a slug.
     """
-    shipped = {scenario.slug: scenario for scenario in _shipped_scenarios()}
     if not specs:
-        return tuple(shipped.values())
+        return _default_scenarios()
+    shipped = {scenario.slug: scenario for scenario in shipped_scenarios()}
     chosen: dict[str, tuple[Scenario, str]] = {}
     for spec in specs:
         for scenario in _named_scenarios(spec, shipped):
@@ -78,6 +78,11 @@ def load_scenarios(specs: Sequence[str] = ()) -> tuple[Scenario, ...]:
                     " give one of them another slug."
                 )
     return tuple(scenario for scenario, _ in chosen.values())
+
+
+def shipped_scenarios() -> tuple[Scenario, ...]:
+    """All shipped scenarios: first those that a build uses by default, then those that it uses when named."""
+    return _default_scenarios() + _further_scenarios()
 
 
 def _read_entries(path: Path, kind: _Kind[EntryT]) -> tuple[EntryT, ...]:
@@ -124,8 +129,13 @@ def _shipped_models() -> ModelCatalogue:
 
 
 @cache
-def _shipped_scenarios() -> tuple[Scenario, ...]:
+def _default_scenarios() -> tuple[Scenario, ...]:
     return _read_entries(SHIPPED / "scenarios.yaml", _SCENARIOS)
+
+
+@cache
+def _further_scenarios() -> tuple[Scenario, ...]:
+    return _read_entries(SHIPPED / "further_scenarios.yaml", _SCENARIOS)
 
 
 def _extended(shipped: CatalogueT, path: Path, added: Iterable[Any]) -> CatalogueT:

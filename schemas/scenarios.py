@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schemas.slugs import Slug
+from schemas.trace_statistics import TraceStatistics
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 # The upper bounds lie far beyond any workload; they stop overflow and slips of a unit.
@@ -50,6 +51,7 @@ class Scenario(BaseModel):
     cache: FixedCache = Field(description="chance that a turn finds its prefix cached [h]")
     sessions: int | None = Field(default=None, ge=1, le=10**9, description="sessions of the operating point [C]")
     gpus: int | None = Field(default=None, ge=1, le=10**6, description="GPUs that serve those sessions")
+    statistics: TraceStatistics | None = Field(default=None, description="what a fit on real traces found")
 
     @model_validator(mode="before")
     @classmethod

@@ -1,5 +1,6 @@
-"""`agent-pareto scenarios`: the scenario catalogue."""
+"""`agent-pareto scenarios`: the scenario catalogue, and scenarios from real traces."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -7,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     from schemas.scenarios import Scenario
 
-app = typer.Typer(help="The scenario catalogue.", no_args_is_help=True)
+app = typer.Typer(help="The scenario catalogue, and scenarios from real traces.", no_args_is_help=True)
 
 _COLUMNS = (
     "slug",
@@ -22,15 +23,15 @@ _COLUMNS = (
     "peak\ncontext\ntokens",
     "sessions",
     "GPUs",
+    "",
 )
-_CAPTION = (
-    "pause: mean after each turn; output kept, cache hits: fractions; sessions, GPUs: the operating point."
-)
+_CAPTION = "pause: mean after each turn; output kept, cache hits: fractions; sessions, GPUs: the operating point."
+_NAMED_ONLY = "\n*: built only when named, `build --scenarios SLUG`; the others are built by default."
 
 
 @app.callback()
 def _group() -> None:
-    """The scenario catalogue."""
+    """The scenario catalogue, and scenarios from real traces."""
 
 
 @app.command("list")
@@ -40,15 +41,13 @@ def list_scenarios(
     ] = "table",
     scenarios: Annotated[
         list[str] | None,
-        typer.Option(
-            "--scenarios", help="A YAML file or a shipped scenario's slug; may be repeated. All if none."
-        ),
+        typer.Option("--scenarios", help="A YAML file or a shipped scenario's slug; may be repeated."),
     ] = None,
 ) -> None:
-    """List the scenarios that a build with the same --scenarios would use."""
-    from pipelines.catalogues import load_scenarios
+    """List the shipped scenarios, or those that a build with the same --scenarios would use."""
+    from pipelines.catalogues import load_scenarios, shipped_scenarios
 
-    chosen = load_scenarios(scenarios or ())
+    chosen = load_scenarios(scenarios) if scenarios else shipped_scenarios()
     if output_format == "json":
         import json
 
@@ -57,7 +56,76 @@ def list_scenarios(
     else:
         from pipelines.commands.tables import print_table
 
-        print_table(_COLUMNS, (_row(scenario) for scenario in chosen), caption=_CAPTION)
+        default = chosen if scenarios else load_scenarios()
+        rows = ((*_row(scenario), "" if scenario in default else "*") for scenario in chosen)
+        print_table(_COLUMNS, rows, caption=_CAPTION + ("" if scenarios else _NAMED_ONLY))
+
+
+@app.command("fit")
+def fit(
+    traces: Annotated[
+        list[Path], typer.Argument(metavar="TRACE...", help="Trace files, also gzipped, or folders of them.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The scenario file to write (YAML).")],
+    slug: Annotated[
+        str | None, typer.Option("--slug", help="Slug of the scenario. Default: made from the name of FILE.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Its name in words. Default: the slug.")] = None,
+    trace_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="weka, tracelab, tracelab-replay, aiperf, mooncake, lmcache or table. Default: by the content.",
+        ),
+    ] = None,
+    cap_pauses: Annotated[
+        float | None,
+        typer.Option("--cap-pauses", min=0, metavar="S", help="Cut longer pauses to this, as AgentX does to 10 s."),
+    ] = None,
+    cache_timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--cache-timeout",
+            min=0,
+            metavar="S",
+            help="Take the hit rate of a cache that forgets after this pause. Default: one that never forgets.",
+        ),
+    ] = None,
+    characters_per_token: Annotated[
+        float, typer.Option("--characters-per-token", min=0.1, help="For traces of text: the estimate of tokens.")
+    ] = 4.0,
+) -> None:
+    """Fit a scenario to real agent traces: a scenario file for `build --scenarios FILE`, and a summary.
+
+    The means are what a build uses; quantiles, fitted pauses, hit rates by time-out and what was odd in the
+    traces stand under `statistics:`.
+    """
+    import math
+
+    from pipelines.commands.models import slug_of
+    from pipelines.commands.trace_summary import print_summary
+    from pipelines.progress import shown_progress
+    from pipelines.traces import FitOptions, fit_scenario, write_scenario
+    from schemas.errors import UserError
+    from schemas.slugs import WORDS_READ_AS_VALUES, is_slug
+
+    chosen = slug_of(out.name.split(".")[0] or "traces") if slug is None else slug
+    if not is_slug(chosen) or chosen in WORDS_READ_AS_VALUES:
+        raise UserError(
+            f"--slug {chosen!r}: a slug is lower-case letters, digits and '-', begins with a letter and is no word"
+            " like 'true' or 'null'."
+        )
+    for option, value in (("--cap-pauses", cap_pauses), ("--cache-timeout", cache_timeout)):
+        if value is not None and not math.isfinite(value):
+            raise UserError(f"{option} {value}: must be a finite number of seconds.")
+    if out.is_dir():
+        raise UserError(f"--out {out}: is a folder; name a file, say {out / 'scenario.yaml'}.")
+    options = FitOptions(chosen, name, trace_format, cap_pauses, cache_timeout, characters_per_token)
+    with shown_progress():
+        scenario = fit_scenario(traces, options)
+    write_scenario(scenario, out)
+    print_summary(scenario)
+    typer.echo(f"Wrote {out}: scenario {scenario.slug}. Use it with `agent-pareto build --scenarios {out}`.")
 
 
 def _row(scenario: "Scenario") -> tuple[str, ...]:

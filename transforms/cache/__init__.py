@@ -1,0 +1,27 @@
+"""Cache survival (Step 5, MODEL section 7): which share of the turns still finds its session's prefix in memory."""
+
+from transforms.cache.models import (
+    CacheLoad,
+    CacheModel,
+    CacheOutcome,
+    FixedHitRate,
+    LeastRecentlyUsed,
+    TimeToLive,
+    settle_hit_rate,
+)
+from transforms.cache.pauses import PauseDistribution
+from transforms.cache.shape import HeldSquares, SessionShape, session_shape
+
+__all__ = [
+    "CacheLoad",
+    "CacheModel",
+    "CacheOutcome",
+    "FixedHitRate",
+    "HeldSquares",
+    "LeastRecentlyUsed",
+    "PauseDistribution",
+    "SessionShape",
+    "TimeToLive",
+    "session_shape",
+    "settle_hit_rate",
+]

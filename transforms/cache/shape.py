@@ -1,0 +1,97 @@
+"""What a session holds in memory over its life, in sums that a memory balance needs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.scenarios import Scenario
+from transforms.cache.pauses import PauseDistribution
+from transforms.equations.context import turn_profile
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class HeldSquares:
+    """Sums over one session's turns as in ``SessionShape``, of the squares of what is held."""
+
+    in_flight: float
+    parked: float
+    at_end: float
+
+
+@dataclass(frozen=True)
+class SessionShape:
+    """Sums over one session's turns. ``held``: in tokens or bytes, the same unit as a load's memory."""
+
+    turns: float
+    held_in_flight: float  #: sum over the turns of what a turn holds while it is served
+    held_parked: float  #: sum over all turns but the last of what is kept through the pause after it
+    held_at_end: float  #: what a finished session leaves behind until it is evicted
+    pauses: PauseDistribution  #: weighted by what is kept through them, where that differs
+    pause_per_session_s: float  #: all pauses of a session, the one after its last turn included
+    #: The same sums of the squares of what is held, for how much the memory in use varies; None: not known.
+    squares: HeldSquares | None = None
+    #: Share of what later turns could reuse that a cache without end finds (1 where contexts are never compacted).
+    most_hit_rate: float = 1.0
+
+
+def session_shape(
+    scenario: Scenario,
+    held: Callable[[Array], Array] | None = None,
+    pauses: PauseDistribution | None = None,
+    most_hit_rate: float | None = None,
+) -> SessionShape:
+    """The shape of a scenario's sessions; as in the closed loop a pause also follows the last turn.
+
+    ``held`` gives the memory of a context of so many tokens, the part that all sessions share left out; by default
+    the tokens themselves, less S. A turn holds its context and half of its output while it is served, context and
+    output when it is parked. Pauses: those given; else the fitted mixture of the scenario's statistics, scaled
+    to the scenario's mean pause; else that mean each time. The most that a cache can find: as given; else what the
+    scenario's statistics say of a cache that never forgets; else all.
+    """
+    profile = turn_profile(scenario)
+
+    def tokens_held(tokens: Array) -> Array:
+        return tokens - scenario.shared_prefix_tokens
+
+    held = held or tokens_held
+    # A number of turns that is not whole has its ceiling of entries: weigh them down to it.
+    share = scenario.turns / len(profile.context)
+    in_flight = held(profile.context + scenario.output_tokens_per_turn / 2)
+    parked = held(profile.context + scenario.output_tokens_per_turn)
+    chosen = pauses or scenario_pauses(scenario)
+
+    def between_turns(kept: Array) -> float:
+        return float(kept[:-1].mean() * (scenario.turns - 1)) if scenario.turns > 1 else 0.0
+
+    return SessionShape(
+        turns=scenario.turns,
+        held_in_flight=float(in_flight.sum()) * share,
+        held_parked=between_turns(parked),
+        held_at_end=float(parked[-1]),
+        pauses=chosen,
+        pause_per_session_s=scenario.turns * chosen.mean_s,
+        squares=HeldSquares(
+            in_flight=float((in_flight**2).sum()) * share,
+            parked=between_turns(parked**2),
+            at_end=float(parked[-1] ** 2),
+        ),
+        most_hit_rate=_most_hit_rate(scenario) if most_hit_rate is None else most_hit_rate,
+    )
+
+
+def scenario_pauses(scenario: Scenario) -> PauseDistribution:
+    """The pauses of a scenario: see ``session_shape``."""
+    mixture = None if scenario.statistics is None else scenario.statistics.pauses_s.mixture
+    if mixture is None or scenario.think_time_s == 0:
+        return PauseDistribution.constant(scenario.think_time_s)
+    fitted = PauseDistribution.log_normals(mixture)
+    return PauseDistribution(fitted.values * (scenario.think_time_s / fitted.mean_s), fitted.weights, continuous=True)
+
+
+def _most_hit_rate(scenario: Scenario) -> float:
+    found = scenario.statistics
+    return found.cache.cache_hit_rate if found is not None and found.cache.reuse == "bounded" else 1.0

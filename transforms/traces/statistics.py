@@ -1,0 +1,159 @@
+"""From measured sessions to the statistics and the means of a scenario."""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from schemas.scenarios import FixedCache, Scenario
+from schemas.trace_statistics import (
+    CacheHits,
+    Pauses,
+    Spread,
+    StepCounts,
+    TimeoutHitRate,
+    TraceFile,
+    TraceStatistics,
+)
+from transforms.traces.formats import TraceFormat
+from transforms.traces.histogram import significant
+from transforms.traces.log_normals import fit_pauses
+from transforms.traces.sessions import Sessions
+
+#: The linear context of a scenario is remarked on where it is further than this from the traces' own mean.
+_CONTEXT_OFF_BY: Final = 0.1
+_DIGITS: Final = 4
+
+
+class NothingToFitError(Exception):
+    """The traces hold no session; the message is a sentence."""
+
+
+def trace_statistics(sessions: Sessions, form: TraceFormat, files: Sequence[TraceFile]) -> TraceStatistics:
+    """The statistics of finished sessions. Raises ``NothingToFitError`` where no usable request was read."""
+    turns, initial = sessions.turns.spread(), sessions.initial_prompt.spread()
+    inputs, outputs, peaks = sessions.input.spread(), sessions.output.spread(), sessions.peak.spread()
+    if turns is None or initial is None or inputs is None or outputs is None or peaks is None:
+        raise NothingToFitError(
+            f"no usable request of a session's main stream was read ({_counted(sessions) or 'no rows'})."
+        )
+    retention = significant(sessions.output_retention_fraction)
+    growth = sessions.new_tokens.mean + retention * sessions.output.mean
+    linear = significant(sessions.initial_prompt.mean + (sessions.turns.mean - 1) / 2 * growth)
+    notes = list(form.notes)
+    if abs(linear / inputs.mean - 1) > _CONTEXT_OFF_BY:
+        notes.append(
+            f"Contexts that grow evenly from N, L0, dL, OSL and r have a mean of {linear:,.0f} tokens; the"
+            f" traces' requests have {inputs.mean:,.0f}: contexts grow unevenly, or long sessions are unlike short"
+            " ones."
+        )
+    pauses, from_arrivals = sessions.pauses["all"].count, sessions.counts["pauses_from_arrivals"]
+    if from_arrivals:
+        share = "Pauses" if from_arrivals >= pauses else f"{from_arrivals:,} of {pauses:,} pauses"
+        notes.append(f"{share} go from arrival to arrival and contain the service time: upper bounds.")
+    if pauses == 0 and sessions.turns.mean > 1:
+        notes.append("The trace tells no pauses: the pause of the scenario is 0.")
+    return TraceStatistics(
+        format=form.name,
+        files=tuple(files),
+        sessions=sessions.turns.count,
+        requests=sessions.requests,
+        turns=turns,
+        initial_prompt_tokens=initial,
+        input_tokens=inputs,
+        peak_context_tokens=peaks,
+        output_tokens=outputs,
+        new_tokens=sessions.new_tokens.spread(),
+        output_retention_fraction=retention,
+        system_and_tool_tokens=sessions.system.spread(),
+        service_s=sessions.service.spread(),
+        pauses_s=_pauses(sessions),
+        cache=_cache_hits(sessions, form),
+        subagents=sessions.subagent_turns.count,
+        subagent_requests=sessions.subagent_requests,
+        subagent_turns=sessions.subagent_turns.spread(),
+        linear_mean_context_tokens=linear,
+        counts=StepCounts.model_validate(dict(sessions.counts)),
+        notes=tuple(notes),
+    )
+
+
+def scenario_from(
+    sessions: Sessions,
+    statistics: TraceStatistics,
+    *,
+    slug: str,
+    name: str | None = None,
+    timeout_s: float | None = None,
+) -> Scenario:
+    """The scenario of these statistics: means, to four digits.
+
+    S is what a session's first request found of other sessions' input. h is the share of what later turns could
+    reuse that a cache finds, one that forgets after ``timeout_s`` (a time-out that was measured) or never.
+    """
+    cache = statistics.cache
+    hit_rate, of_cache = cache.cache_hit_rate, f"{cache.reuse} cache hits"
+    if timeout_s is not None:
+        at = next(found for found in cache.by_timeout if found.timeout_s == timeout_s)
+        hit_rate, of_cache = at.cache_hit_rate, f"{cache.reuse} cache hits, prefixes kept {timeout_s:g} s"
+    new_tokens = 0.0 if statistics.new_tokens is None else statistics.new_tokens.mean
+    initial = _rounded(statistics.initial_prompt_tokens.mean)
+    shared = min(_rounded(sessions.first_reused.mean), initial - 1)
+    many = statistics.turns.mean > 1
+    files = ", ".join(file.name for file in statistics.files[:3]) + (" and others" if len(statistics.files) > 3 else "")
+    return Scenario(
+        slug=slug,
+        name=name or slug,
+        source=f"fitted to {statistics.sessions:,} sessions, {statistics.requests:,} requests of {files};"
+        f" means; {of_cache}",
+        turns=_rounded(statistics.turns.mean),
+        think_time_s=_rounded(_mean(statistics.pauses_s.all)),
+        initial_prompt_tokens=initial,
+        new_tokens_per_turn=max(_rounded(new_tokens), 1.0 if many else 0.0),
+        output_tokens_per_turn=max(_rounded(statistics.output_tokens.mean), 1.0),
+        output_retention_fraction=_rounded(statistics.output_retention_fraction),
+        shared_prefix_tokens=max(shared, 0.0),
+        first_turn_new_tokens=initial - max(shared, 0.0),
+        cache=FixedCache(hit_rate=_rounded(hit_rate)),
+        statistics=statistics,
+    )
+
+
+def _pauses(sessions: Sessions) -> Pauses:
+    pauses = sessions.pauses
+    return Pauses(
+        all=pauses["all"].spread(),
+        tool=pauses["tool"].spread(),
+        person=pauses["person"].spread(),
+        unknown=pauses["unknown"].spread(),
+        mixture=fit_pauses(pauses["all"]),
+    )
+
+
+def _cache_hits(sessions: Sessions, form: TraceFormat) -> CacheHits:
+    reuse: Literal["observed", "bounded", "assumed"] = form.reuse if sessions.with_reuse else "assumed"
+    tokens, own = sessions.all_reuse, sessions.own_reuse
+    timeouts: tuple[TimeoutHitRate, ...] = ()
+    if sessions.pauses["all"].count and reuse != "observed":
+        timeouts = tuple(
+            TimeoutHitRate(timeout_s=float(at), token_hit_rate=_share(of_all), cache_hit_rate=_share(of_own))
+            for at, of_all, of_own in zip(tokens.timeouts_s, tokens.rate_within, own.rate_within, strict=True)
+        )
+    return CacheHits(
+        reuse=reuse, token_hit_rate=_share(tokens.rate), cache_hit_rate=_share(own.rate), by_timeout=timeouts
+    )
+
+
+def _share(value: float) -> float:
+    """Sums in floating point can end a hair above 1."""
+    return significant(min(value, 1.0))
+
+
+def _mean(spread: Spread | None) -> float:
+    return 0.0 if spread is None else spread.mean
+
+
+def _rounded(value: float) -> float:
+    return significant(value, _DIGITS)
+
+
+def _counted(sessions: Sessions) -> str:
+    return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in sorted(sessions.counts.items()) if count)
