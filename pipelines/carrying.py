@@ -1,24 +1,35 @@
 """The second stage: serving points to agent points, frontiers and operating points, a partition at a time."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import polars as pl
 
+from pipelines.incremental import Key, PartitionRecord
+from pipelines.lake.durable import explained
+from pipelines.lake.parts import Part, write_parts
+from pipelines.progress import progress
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
+from schemas.errors import UserError
 from schemas.frames import conform, in_columns_of
 from schemas.options import MappingOptions, RooflinePreset
 from schemas.scenarios import Scenario
+from schemas.tables import TABLES
 from transforms.agent_points.carry import Setting, carry_points
 from transforms.agent_points.idle_kv import scenario_under
 from transforms.frontier import mark_frontiers
 from transforms.operating_points import operating_points
 from transforms.synthesize import synthesize_points
 
+CARRYING = "Carrying points to agents"
+#: Agent points that are validated and written together.
+BATCH_ROWS = 100_000
+
 
 @dataclass(frozen=True)
 class Partition:
-    """All serving points of one model, on any hardware."""
+    """Serving points of one model, on any hardware."""
 
     model: str
     points: pl.DataFrame
@@ -30,6 +41,25 @@ class Carried:
 
     agent_points: pl.DataFrame
     operating_points: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Job:
+    """Partitions of one model to compute, each with the hash of its inputs."""
+
+    model: str
+    hashes: Mapping[Key, str]
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What whoever computes jobs needs. No frame: the serving points are read from the release being written."""
+
+    release: Path
+    hardware: HardwareCatalogue
+    models: ModelCatalogue
+    scenarios: tuple[Scenario, ...]
+    options: MappingOptions
 
 
 def synthesize_missing(
@@ -62,3 +92,75 @@ def carry_partition(
         setting = Setting(scenario_under(scenario, options), spec, hardware, options)
         carried = mark_frontiers(carry_points(partition.points, setting))
         yield Carried(in_columns_of(carried, "agent_points"), operating_points(carried, setting))
+
+
+def compute(jobs: Sequence[Job], place: Workplace) -> list[PartitionRecord]:
+    """Carries the jobs' partitions to their scenarios and writes them, in batches of rows.
+
+    May run anywhere that sees the release's folder, and may be run again.
+    """
+    records: list[PartitionRecord] = []
+    batch: list[Carried] = []
+    for job in jobs:
+        batch.extend(_carry_job(job, place))
+        progress().advance(CARRYING)
+        if sum(carried.agent_points.height for carried in batch) >= BATCH_ROWS:
+            records += _write_batch(batch, place.release)
+            batch.clear()
+    records += _write_batch(batch, place.release)
+    hashes = {key: sha256 for job in jobs for key, sha256 in job.hashes.items()}
+    return [replace(record, inputs_sha256=hashes[record.key]) for record in records]
+
+
+def _carry_job(job: Job, place: Workplace) -> Iterator[Carried]:
+    """The job's partitions at each scenario, all hardware of one scenario at once."""
+    hardware = {key.hardware: None for key in job.hashes}
+    points = _read_serving_points(job.model, hardware, place.release)
+    for scenario in place.scenarios:
+        wanted = [gpu for gpu in hardware if Key(gpu, job.model, scenario.slug) in job.hashes]
+        if wanted:
+            part = points if len(wanted) == len(hardware) else points.filter(pl.col("hardware").is_in(wanted))
+            yield from carry_partition(
+                Partition(job.model, part), [scenario], place.hardware, place.models, place.options
+            )
+
+
+def _read_serving_points(model: str, hardware: Iterable[str], release: Path) -> pl.DataFrame:
+    """Serving points as ``divide`` has put them into the release. Raises ``UserError`` where they are not seen."""
+    frames = []
+    for gpu in hardware:
+        path = release / "serving_points" / f"hardware={gpu}" / f"model={model}" / "part-0.parquet"
+        try:
+            frame = pl.read_parquet(path, hive_partitioning=False)
+        except OSError as error:
+            raise UserError(
+                f"{path} cannot be read ({error.strerror or error}): all workers must see the lake's folder "
+                "under the same path."
+            ) from error
+        frames.append(frame.with_columns(hardware=pl.lit(gpu), model=pl.lit(model)))
+    return in_columns_of(pl.concat(frames), "serving_points")
+
+
+def _write_batch(batch: Sequence[Carried], release: Path) -> list[PartitionRecord]:
+    """Validates and writes; a partition is in one batch with all its rows."""
+    if not batch:
+        return []
+    agents = conform(pl.concat([carried.agent_points for carried in batch]), "agent_points")
+    frontier = agents.filter(pl.col("on_frontier") | pl.col("on_frontier_3d"))
+    operating = conform(pl.concat([carried.operating_points for carried in batch]), "operating_points")
+    parts: dict[str, list[Part]] = {}
+    with explained(release.parent.parent):
+        for table, frame in (("agent_points", agents), ("agent_frontier", frontier), ("operating_points", operating)):
+            for part in write_parts(release, table, frame, TABLES[table].partitions):
+                parts.setdefault(part.folder, []).append(part)
+    summary = agents.group_by("hardware", "model", "scenario", maintain_order=True).agg(
+        agent_points=pl.len().cast(pl.Int64),
+        feasible=pl.col("feasible").sum().cast(pl.Int64),
+        frontier=pl.col("on_frontier").sum().cast(pl.Int64),
+        best_tasks_per_hour_per_gpu=pl.col("tasks_per_hour_per_gpu").filter("feasible").max(),
+    )
+    records = []
+    for row in summary.to_dicts():
+        folder = "/".join(f"{name}={row[name]}" for name in TABLES["agent_points"].partitions)
+        records.append(PartitionRecord(**row, inputs_sha256="", parts=tuple(parts[folder])))
+    return records

@@ -12,6 +12,7 @@ from pipelines.commands.frontier import frontier_command
 from pipelines.commands.models import app as models_app
 from pipelines.commands.query import query_command
 from pipelines.commands.releases import releases_app
+from pipelines.commands.schedule import schedule_command
 from schemas.errors import UserError
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ app.command("check")(check_command)
 app.command("query")(query_command)
 app.command("evaluate")(evaluate_command)
 app.command("frontier")(frontier_command)
+app.command("schedule")(schedule_command)
 app.add_typer(scenarios.app, name="scenarios")
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models_app, name="models")

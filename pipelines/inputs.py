@@ -50,10 +50,14 @@ def find_files(paths: Sequence[Path]) -> list[FoundFile]:
 def open_file(found: FoundFile) -> InputFile:
     """The file's bytes, unpacked, with its sidecars. Raises ``FileRejectedError`` where it or they cannot be read."""
     try:
-        size = found.path.stat().st_size
+        before = found.path.stat()
+        size = before.st_size
         if size > MAX_FILE_BYTES:
             raise FileRejectedError(f"the file has {size:,} bytes, more than {MAX_FILE_BYTES:,}; split it")
         packed = found.path.read_bytes()
+        after = found.path.stat()
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or len(packed) != size:
+            raise FileRejectedError("the file changed while it was read; build again when it is complete")
         beside = _read_beside(found.path)
         sidecar = sidecar_of(found.path)
     except OSError as error:

@@ -1,31 +1,76 @@
-"""The stages of a build, each a plain function: prepare, synthesize, carry, publish. No Prefect here."""
+"""The stages of a build, each a plain function: prepare, synthesize, divide, compute, publish. No Prefect here."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import metadata
+from typing import Any
 
 import polars as pl
 
-from pipelines.carrying import Carried, Partition, carry_partition, split_partitions, synthesize_missing
+from pipelines.carrying import (
+    CARRYING,
+    Job,
+    Partition,
+    Workplace,
+    compute,
+    split_partitions,
+    synthesize_missing,
+)
 from pipelines.catalogue_tables import hardware_table, models_table, scenarios_table
 from pipelines.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
 from pipelines.evaluations import load_evaluation
-from pipelines.inputs import find_files
+from pipelines.incremental import (
+    PARTITIONS_FILE,
+    Key,
+    PartitionHasher,
+    PartitionRecord,
+    Previous,
+    fingerprint,
+    seen_files,
+)
+from pipelines.inputs import FoundFile, find_files
+from pipelines.lake.durable import explained
+from pipelines.lake.parts import DamagedPartError, link_part, write_parts
 from pipelines.lake.release import ReleaseWriter
 from pipelines.progress import progress
 from pipelines.reading import Inputs, read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.dictionary import column_comments, render_dictionary
 from schemas.errors import UserError
-from schemas.frames import conform
+from schemas.frames import empty_frame
 from schemas.options import BuildOptions
 from schemas.scenarios import Scenario
 from schemas.tables import SCHEMA_VERSION, TABLES
 
 SHIPPED_TABLES = SHIPPED / "tables"
-#: Agent points that are validated and written together.
-BATCH_ROWS = 100_000
-READING, CARRYING = "Reading tables", "Carrying points to agents"
+READING = "Reading tables"
+PARTITIONED = ("serving_points", "agent_points", "agent_frontier", "operating_points")
+#: Files that are linked or copied at a time: a file system answers several as fast as one.
+LINKING_THREADS = 8
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a build is made from: the catalogues, and the files, which are not parsed yet."""
+
+    options: BuildOptions
+    hardware: HardwareCatalogue
+    models: ModelCatalogue
+    scenarios: tuple[Scenario, ...]
+    files: tuple[FoundFile, ...]
+
+    @cached_property
+    def seen(self) -> dict[str, tuple[Any, ...]]:
+        """Hashes of the files. Reads them."""
+        return seen_files(self.files)
+
+    @property
+    def inputs_sha256(self) -> str:
+        """A hash of all of it."""
+        return fingerprint(self.seen, self.hardware, self.models, self.scenarios, self.options)
 
 
 class Prepared:
@@ -44,35 +89,55 @@ class Prepared:
         self.models = models
         self.scenarios = tuple(scenarios)
         self.inputs = inputs
+        self.inputs_sha256: str | None = None
 
 
 @dataclass(frozen=True)
-class PartitionSummary:
-    """What one partition gave at one scenario."""
+class Division:
+    """The release to come: partitions that stand in it already, and the jobs that give the others."""
 
-    hardware: str
-    model: str
-    scenario: str
-    agent_points: int
-    feasible: int
-    frontier: int
-    best_tasks_per_hour_per_gpu: float | None
+    records: list[PartitionRecord]
+    jobs: list[Job]
+    damaged: int
 
 
-def prepare(options: BuildOptions) -> Prepared:
-    """Catalogues, scenarios and tables. Raises ``UserError`` where nothing can be built from them."""
+def find(options: BuildOptions) -> Found:
+    """The catalogues and the files that the options name. Raises ``UserError`` for what is not there or wrong."""
     if options.evaluation is not None:
         load_evaluation(options.evaluation)  # a wrong file is said before the work begins
     hardware, models = load_hardware(options.hardware), load_models(options.models)
     scenarios = load_scenarios(options.scenarios)
-    files = find_files(options.tables or (SHIPPED_TABLES,))
-    progress().start(READING, len(files))
-    inputs = read_inputs(files, hardware, models, on_file=lambda shown: progress().advance(READING))
+    return Found(options, hardware, models, tuple(scenarios), tuple(find_files(options.tables or (SHIPPED_TABLES,))))
+
+
+def prepare(options: BuildOptions) -> Prepared:
+    """Catalogues, scenarios and tables. Raises ``UserError`` where nothing can be built from them."""
+    return read(find(options))
+
+
+def prepare_if_changed(options: BuildOptions, previous: Previous | None) -> Prepared | None:
+    """As ``prepare``; None where ``previous`` was made from the very same and nothing of it is missing."""
+    found = find(options)
+    same = previous is not None and previous.inputs_sha256 == found.inputs_sha256 and previous.is_whole
+    if same and previous is not None and not (options.strict and previous.faults):
+        return None
+    prepared = read(found)
+    as_seen = all(account.sha256 == found.seen[account.path][0] for account in prepared.inputs.accounts)
+    # a file that has changed since it was seen: the next build must look again
+    prepared.inputs_sha256 = found.inputs_sha256 if as_seen else ""
+    return prepared
+
+
+def read(found: Found) -> Prepared:
+    """Reads and judges the files."""
+    options = found.options
+    progress().start(READING, len(found.files))
+    inputs = read_inputs(found.files, found.hardware, found.models, on_file=lambda shown: progress().advance(READING))
     if options.strict and inputs.faults:
         raise UserError(f"Nothing was published, because of --strict:\n{faults_in_words(inputs)}")
     if inputs.serving_points.is_empty():
         raise UserError(f"No row of the tables can be used; nothing was published.\n{faults_in_words(inputs)}")
-    return Prepared(options, hardware, models, scenarios, inputs)
+    return Prepared(options, found.hardware, found.models, found.scenarios, inputs)
 
 
 def synthesize(prepared: Prepared) -> pl.DataFrame:
@@ -85,47 +150,89 @@ def synthesize(prepared: Prepared) -> pl.DataFrame:
 
 
 def plan_partitions(points: pl.DataFrame) -> list[Partition]:
-    """The partitions to carry, announced to the display."""
-    partitions = split_partitions(points)
-    progress().start(CARRYING, len(partitions))
-    return partitions
+    """The points by model, largest first."""
+    return split_partitions(points)
 
 
-def carry(prepared: Prepared, partitions: Sequence[Partition], release: ReleaseWriter) -> list[PartitionSummary]:
-    """Carries the partitions to every scenario and writes them into the release, in batches of rows."""
-    summaries: list[PartitionSummary] = []
-    batch: list[Carried] = []
+def divide(
+    prepared: Prepared, partitions: Sequence[Partition], previous: Previous | None, release: ReleaseWriter
+) -> Division:
+    """Puts into the release what is as in ``previous``, and the other serving points; the rest are jobs."""
+    hasher = PartitionHasher(prepared.hardware, prepared.models, prepared.scenarios, prepared.options.mapping)
+    hashes = {partition.model: hasher.hashes(partition.points) for partition in partitions}
+    every = {key: sha256 for of_model in hashes.values() for key, sha256 in of_model.items()}
+    kept, damaged = _carry_over(every, previous, release) if previous is not None else ([], 0)
+    there = {record.key for record in kept}
+    jobs = []
     for partition in partitions:
-        release.write_partitioned("serving_points", partition.points, by=TABLES["serving_points"].partitions)
-        batch.extend(
-            carry_partition(partition, prepared.scenarios, prepared.hardware, prepared.models, prepared.options.mapping)
-        )
-        progress().advance(CARRYING)
-        if sum(carried.agent_points.height for carried in batch) >= BATCH_ROWS:
-            summaries += _write_batch(batch, release)
-            batch.clear()
-    return summaries + _write_batch(batch, release)
+        missing = {key: sha256 for key, sha256 in hashes[partition.model].items() if key not in there}
+        kept += _write_serving_points(partition, missing, release)
+        wanted = {key: sha256 for key, sha256 in missing.items() if key.scenario is not None}
+        if wanted:
+            jobs.append(Job(partition.model, wanted))
+    progress().start(CARRYING, len(jobs))
+    return Division(kept, jobs, damaged)
 
 
-def _write_batch(batch: Sequence[Carried], release: ReleaseWriter) -> list[PartitionSummary]:
-    """Validates and writes; a partition is in one batch with all its rows."""
-    if not batch:
+def _write_serving_points(
+    partition: Partition, missing: Mapping[Key, str], release: ReleaseWriter
+) -> list[PartitionRecord]:
+    """Writes the serving points of each GPU that the release does not have yet."""
+    gpus = [key.hardware for key in missing if key.scenario is None]
+    if not gpus:
         return []
-    agents = conform(pl.concat([carried.agent_points for carried in batch]), "agent_points")
-    frontier = agents.filter(pl.col("on_frontier") | pl.col("on_frontier_3d"))
-    operating = conform(pl.concat([carried.operating_points for carried in batch]), "operating_points")
-    for table, frame in (("agent_points", agents), ("agent_frontier", frontier), ("operating_points", operating)):
-        release.write_partitioned(table, frame, by=TABLES[table].partitions)
-    summary = agents.group_by("hardware", "model", "scenario", maintain_order=True).agg(
-        agent_points=pl.len().cast(pl.Int64),
-        feasible=pl.col("feasible").sum().cast(pl.Int64),
-        frontier=pl.col("on_frontier").sum().cast(pl.Int64),
-        best_tasks_per_hour_per_gpu=pl.col("tasks_per_hour_per_gpu").filter("feasible").max(),
-    )
-    return [PartitionSummary(**row) for row in summary.to_dicts()]
+    points = partition.points.filter(pl.col("hardware").is_in(gpus))
+    with explained(release.lake.root):
+        parts = write_parts(release.staging, "serving_points", points, TABLES["serving_points"].partitions)
+    keys = {f"hardware={gpu}/model={partition.model}": Key(gpu, partition.model) for gpu in gpus}
+    return [
+        PartitionRecord(*keys[part.folder], inputs_sha256=missing[keys[part.folder]], parts=(part,)) for part in parts
+    ]
 
 
-def publish(prepared: Prepared, release: ReleaseWriter) -> str:
+def _carry_over(
+    hashes: Mapping[Key, str], previous: Previous, release: ReleaseWriter
+) -> tuple[list[PartitionRecord], int]:
+    """Links the unchanged partitions; gives their records, and how many of them turned out to be damaged."""
+    same = [record for key, record in previous.records.items() if hashes.get(key) == record.inputs_sha256]
+
+    def carry_over(record: PartitionRecord) -> PartitionRecord | None:
+        try:
+            for part in record.parts:
+                link_part(part, previous.release.path, release.staging)
+        except DamagedPartError:
+            for part in record.parts:
+                (release.staging / part.path).unlink(missing_ok=True)
+            return None
+        return record
+
+    with explained(release.lake.root), ThreadPoolExecutor(LINKING_THREADS) as threads:
+        carried = [record for record in threads.map(carry_over, same) if record is not None]
+    return carried, len(same) - len(carried)
+
+
+def workplace(prepared: Prepared, release: ReleaseWriter) -> Workplace:
+    """What the jobs of this build need."""
+    return Workplace(release.staging, prepared.hardware, prepared.models, prepared.scenarios, prepared.options.mapping)
+
+
+def carry(prepared: Prepared, partitions: Sequence[Partition], release: ReleaseWriter) -> list[PartitionRecord]:
+    """Computes all partitions and puts them into the release."""
+    division = divide(prepared, partitions, None, release)
+    records = division.records + compute(division.jobs, workplace(prepared, release))
+    adopt(records, release)
+    return records
+
+
+def adopt(records: Iterable[PartitionRecord], release: ReleaseWriter) -> None:
+    """Makes the files of the records part of the release."""
+    parts = [part for record in records for part in record.parts]
+    for table in PARTITIONED:
+        schema, by = empty_frame(table).schema, TABLES[table].partitions
+        release.adopt(table, schema, by, (part for part in parts if part.table == table))
+
+
+def publish(prepared: Prepared, release: ReleaseWriter, records: Sequence[PartitionRecord] = ()) -> str:
     """Writes the tables that have no partitions and publishes; gives the release's id."""
     inputs, options = prepared.inputs, prepared.options
     release.write_table("quarantine", inputs.quarantine, folder=True)
@@ -138,6 +245,13 @@ def publish(prepared: Prepared, release: ReleaseWriter) -> str:
     release.write_table("models", models_table(prepared.models))
     release.write_table("scenarios", scenarios_table(prepared.scenarios))
     release.write_text("DATA_DICTIONARY.md", render_dictionary())
+    extra: dict[str, object] = {"faults": inputs.faults}
+    if records and prepared.inputs_sha256 is not None:  # the next build may start from this release
+        records = sorted(records, key=lambda record: str(record.key))
+        extra["inputs_sha256"] = prepared.inputs_sha256
+        extra["partitions"] = {str(record.key): record.inputs_sha256 for record in records}
+        content = {"partitions": [record.to_json() for record in records]}
+        release.write_text(PARTITIONS_FILE, json.dumps(content))
     published = release.publish(
         config=options.model_dump(mode="json"),
         code_version=metadata.version("agent-pareto"),
@@ -147,6 +261,7 @@ def publish(prepared: Prepared, release: ReleaseWriter) -> str:
         ],
         table_comments={name: table.description for name, table in TABLES.items()},
         column_comments={name: column_comments(name) for name in TABLES},
+        extra=extra,
     )
     return published.id
 

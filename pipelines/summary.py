@@ -5,10 +5,17 @@ from pathlib import Path
 
 from pipelines.commands.tables import print_table
 from pipelines.flow import BuildReport
+from pipelines.reading import Inputs
 
 
 def print_summary(report: BuildReport, lake: Path) -> None:
     """Rows in and what became of them, points, the best of each hardware, model and scenario, the place."""
+    if report.inputs is None:
+        print(
+            f"Nothing has changed since release {report.release} of {lake.resolve()}; nothing was published. "
+            "--full computes it anew."
+        )
+        return
     accounts = report.inputs.accounts
     rejected = [account for account in accounts if account.rejected_reason is not None]
     totals = {
@@ -35,14 +42,22 @@ def print_summary(report: BuildReport, lake: Path) -> None:
         f"Roofline points {report.synthesized:,}. Agent points {points:,}: {feasible:,} feasible, "
         f"{frontier:,} on a frontier."
     )
-    _print_best(report)
+    print(
+        f"Agent points computed {report.rows_computed:,} in {report.computed:,} partitions, carried over "
+        f"{report.rows_carried_over:,} in {len(report.partitions) - report.computed:,}."
+    )
+    if report.damaged:
+        print(f"Damaged files of the release before: {report.damaged:,} partitions were computed anew.")
+    _print_best(report, report.inputs)
+    if report.pruned:
+        print(f"Deleted releases: {', '.join(report.pruned)}")
     print(f"Release {report.release} in {lake.resolve()}")
     print(f'Try: agent-pareto query "select * from agent_frontier limit 5" --lake {lake}')
 
 
-def _print_best(report: BuildReport) -> None:
+def _print_best(report: BuildReport, inputs: Inputs) -> None:
     """A table for each scenario: models down, hardware across."""
-    measured = set(report.inputs.serving_points.select("hardware", "model").unique().iter_rows())
+    measured = set(inputs.serving_points.select("hardware", "model").unique().iter_rows())
     hardware = sorted({summary.hardware for summary in report.partitions})
     models = sorted({summary.model for summary in report.partitions})
     for scenario in dict.fromkeys(summary.scenario for summary in report.partitions):

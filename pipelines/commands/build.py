@@ -1,12 +1,12 @@
 """`agent-pareto build`: the flow."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
-    from schemas.options import BuildOptions
+    from schemas.options import BuildOptions, RunOptions
 
 
 def build_command(
@@ -79,65 +79,81 @@ def build_command(
         Path | None,
         typer.Option("--evaluation", help="Errors that `evaluate --save FILE` wrote: the release carries them."),
     ] = None,
-    runner: Annotated[Literal["threads"], typer.Option("--runner", help="What runs the partitions.")] = "threads",
+    runner: Annotated[
+        Literal["threads", "dask"],
+        typer.Option("--runner", help="What runs the partitions; dask: processes, or a cluster."),
+    ] = "threads",
+    dask_address: Annotated[
+        str | None,
+        typer.Option("--dask-address", help="A Dask cluster that sees the lake's folder under the same path."),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Publish nothing if a row is quarantined or a file rejected.")
     ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Compute every partition, also those whose inputs are as before.")
+    ] = False,
+    wait_minutes: Annotated[
+        float,
+        typer.Option("--wait-minutes", min=0.0, help="How long to wait while another build of the lake runs."),
+    ] = 10.0,
+    keep: Annotated[
+        int | None,
+        typer.Option("--keep", min=1, help="Releases to keep after publishing, as `releases prune`. Without: all."),
+    ] = None,
 ) -> None:
-    """Build a lake: read tables, carry every point to every scenario, publish a release.
+    """Build a lake: read tables, carry points to every scenario, publish a release.
 
-    Exit 0 when a release was published, 1 when nothing was.
+    Partitions (hardware, model, scenario) whose inputs are as in the current release are carried over from it.
+    Exit 0 when a release was published or nothing has changed, 1 when a build failed.
     """
+    options, run = options_of(dict(locals()))
     from pipelines.prefect_runtime import start_in_background
 
     server = start_in_background()
 
     from pipelines.progress import shown_progress
 
-    options = checked_options(
-        tables=tuple(tables or ()),
-        scenarios=tuple(scenarios or ()),
-        synthesize=synthesize,
-        roofline=roofline,
-        hardware=hardware,
-        models=models,
-        out=out,
-        kv_context=kv_context,
-        kv_layout=kv_layout,
-        parked_kv=parked_kv,
-        closed_loop=closed_loop,
-        reserve_fraction=reserve_fraction,
-        overhead_bytes_per_gpu=overhead_gb * 1e9,
-        idle_kv=idle_kv,
-        host_memory_bytes_per_gpu=host_memory_gb * 1e9,
-        cluster_gpus=cluster_gpus,
-        evaluation=evaluation,
-        runner=runner,
-        strict=strict,
-    )
     with shown_progress():
         import logging
 
-        from pipelines.flow import build_lake, read_ahead
+        from pipelines.flow import read_ahead, run_build
 
         logging.getLogger("prefect").setLevel(logging.CRITICAL)  # errors are said below, in a sentence
-        read_ahead(options)
-        server.wait()
-        report = build_lake(options)
+        with read_ahead(options, run):
+            server.wait()
+            report = run_build(options, run)
     from pipelines.summary import print_summary
 
     print_summary(report, out)
 
 
-def checked_options(**given: object) -> "BuildOptions":
-    """The options as one model. Raises ``UserError`` where they do not go together."""
+def options_of(given: dict[str, Any]) -> "tuple[BuildOptions, RunOptions]":
+    """The command line's options as models. Raises ``UserError`` where they do not go together."""
     from pydantic import ValidationError
 
     from schemas.errors import UserError
-    from schemas.options import BuildOptions
+    from schemas.options import BuildOptions, RunOptions
 
+    run = {
+        "full": given.pop("full"),
+        "wait_s": 60.0 * given.pop("wait_minutes"),
+        "keep": given.pop("keep"),
+        "dask_address": given.pop("dask_address"),
+    }
+    if run["dask_address"] is not None and given["runner"] != "dask":
+        raise UserError("--dask-address is for --runner dask: give both, or neither.")
+    build = {
+        **given,
+        "tables": tuple(given["tables"] or ()),
+        "scenarios": tuple(given["scenarios"] or ()),
+        "overhead_bytes_per_gpu": given["overhead_gb"] * 1e9,
+        "host_memory_bytes_per_gpu": given["host_memory_gb"] * 1e9,
+    }
+    for name in ("overhead_gb", "host_memory_gb"):
+        del build[name]
     try:
-        return BuildOptions.model_validate(given)
+        return BuildOptions.model_validate(build), RunOptions.model_validate(run)
     except ValidationError as error:
         said = (str(problem["msg"]).removeprefix("Value error, ") for problem in error.errors())
         raise UserError(f"{'; '.join(said)}.") from None

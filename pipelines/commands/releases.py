@@ -1,4 +1,4 @@
-"""`agent-pareto releases`: list, roll back and prune the releases of a lake."""
+"""`agent-pareto releases`: list, compare, roll back, prune and relink the releases of a lake."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -94,3 +94,49 @@ def prune_command(
         typer.echo(f"left    {release_id}: it was current less than {grace_minutes:g} minutes ago")
     if not pruned.deleted and not pruned.left_for_readers:
         typer.echo("Nothing to delete.")
+
+
+@releases_app.command("diff")
+def diff_command(
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A release that `releases list` shows.")],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one.")],
+    lake: LakeOption = DEFAULT_LAKE,
+    output_format: Annotated[Literal["table", "json"], typer.Option("--format", help="How it is shown.")] = "table",
+) -> None:
+    """Compare two releases: rows, and points gained, lost and moved.
+
+    A point is a configuration at one load and scenario. Exit 1, with an alarm, when an input file gives fewer usable
+    rows in AFTER than in BEFORE.
+    """
+    import json
+    import sys
+
+    from pipelines.lake.diff import diff_releases
+    from pipelines.lake.formats import write_table
+
+    diff = diff_releases(lake, before, after)
+    if output_format == "json":
+        typer.echo(json.dumps(diff.to_json(), indent=2))
+    else:
+        columns = ["table", "rows_before", "rows_after", "gained", "lost", "moved"]
+        rows = [[getattr(table, name) for name in columns] for table in diff.tables]
+        write_table(sys.stdout, columns, rows, max_rows=0)
+        if diff.partitions_changed is not None:
+            typer.echo(f"Partitions made from other inputs: {diff.partitions_changed:,}")
+    for file in diff.lost_rows:
+        typer.echo(
+            f"ALARM: {file.path} ({file.tool or 'no tool'}) gives {file.rows_after:,} usable rows, "
+            f"{file.rows_before:,} before.",
+            err=True,
+        )
+    if diff.lost_rows:
+        raise typer.Exit(1)
+
+
+@releases_app.command("relink")
+def relink_command(lake: LakeOption = DEFAULT_LAKE) -> None:
+    """After a lake was moved or copied: make its DuckDB file show the release where it is now."""
+    from pipelines.lake.retention import relink
+
+    release = relink(lake)
+    typer.echo(f"{lake.resolve()} shows release {release.id}.")

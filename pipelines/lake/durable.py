@@ -20,10 +20,15 @@ def sync_path(path: Path) -> None:
 
 
 def sync_tree(root: Path) -> None:
-    """Flush every file under a folder, then every folder, the root last."""
+    """Flush every file under a folder, then every folder, the root last.
+
+    A file with a second name is one of an earlier release, and has been flushed with that.
+    """
     for folder, _, names in os.walk(root, topdown=False):
         for name in names:
-            sync_path(Path(folder, name))
+            path = Path(folder, name)
+            if os.stat(path).st_nlink == 1:
+                sync_path(path)
         sync_path(Path(folder))
 
 

@@ -48,7 +48,7 @@ class StagingOwner:
         self._file: IO[str] | None = self._path.open("x", encoding="utf-8")
         owner = {
             "host": socket.gethostname(),
-            "boot_id": _boot_id(),
+            "boot_id": boot_id(),
             "pid": os.getpid(),
             "since": time.time(),
         }
@@ -81,7 +81,7 @@ def is_dead(staging: Path, now: float) -> bool:
                 owner = json.load(file)
             except ValueError:
                 return True  # killed before its first write: unlocked, and nobody is making it now
-            if owner.get("host") == socket.gethostname() or owner.get("boot_id") == _boot_id() is not None:
+            if owner.get("host") == socket.gethostname() or owner.get("boot_id") == boot_id() is not None:
                 return True
     except FileNotFoundError:
         return True
@@ -98,7 +98,8 @@ def _try_lock(file: IO[str]) -> bool:
     return True
 
 
-def _boot_id() -> str | None:
+def boot_id() -> str | None:
+    """What the kernel calls this start of the machine; None where it does not say."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

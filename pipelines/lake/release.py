@@ -12,7 +12,7 @@ import shutil
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,20 +20,19 @@ from typing import Any
 
 import polars as pl
 
+from pipelines.lake.checks import check_name, check_partition_value, check_values, difference
 from pipelines.lake.durable import explained, write_json
 from pipelines.lake.layout import MANIFEST, STAGING_PREFIX, TABLES, Lake
 from pipelines.lake.locks import StagingOwner, publish_lock
+from pipelines.lake.parts import Part, encode
 from pipelines.lake.publish import publish_staging, tidy
 from pipelines.lake.reader import Release
 from pipelines.lake.tables import Column, Table
 from pipelines.lake.views import count_rows_and_columns
 from schemas.errors import UserError
-from schemas.slugs import WORDS_READ_AS_VALUES, is_slug
 
-NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,62}")
 TEXT_FILE_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\.(md|txt|json|csv)")
-ROW_GROUP_ROWS = 122_880
-"""DuckDB's own unit of parallel reading."""
+
 
 @dataclass
 class _Written:
@@ -86,8 +85,8 @@ class ReleaseWriter:
         order of columns; else they come first. A frame without rows only makes the table known.
         """
         for key, value in keys.items():
-            _check_name(key)
-            _check_partition_value(key, value)
+            check_name(key)
+            check_partition_value(key, value)
             if key not in frame.columns:
                 frame = frame.select(pl.lit(value, pl.String).alias(key), pl.all())
             elif frame.schema[key] != pl.String or not frame[key].eq_missing(value).all():
@@ -102,7 +101,7 @@ class ReleaseWriter:
         A table that is left without rows is published as one empty file with all columns.
         """
         for key in by:
-            _check_name(key)
+            check_name(key)
             if frame.schema.get(key) != pl.String:
                 raise ValueError(f"{table}: partition column {key} must be text, not {frame.schema.get(key)}")
         self._register(table, frame.clear(), tuple(by), in_folder=True)
@@ -113,6 +112,19 @@ class ReleaseWriter:
         """Write ``TABLE.parquet``, once; with ``folder`` the next ``TABLE/part-N.parquet``."""
         self._register(table, frame, (), in_folder=folder)
         self._write(table, {}, frame)
+
+    def adopt(self, table: str, schema: pl.Schema, by: Sequence[str], parts: Iterable[Part]) -> None:
+        """Take in the parts of one table that ``write_parts`` or ``link_part`` have put into ``staging``.
+
+        ``schema`` is that of the table, partition columns in place.
+        """
+        self._register(table, schema.to_frame(), tuple(by), in_folder=True)
+        with self._lock:
+            written = self._tables[table]
+            for part in parts:
+                written.files_in[Path(part.path).parent] += 1
+                written.rows += part.rows
+                written.bytes += part.bytes
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text file such as ``DATA_DICTIONARY.md`` beside the tables."""
@@ -173,14 +185,14 @@ class ReleaseWriter:
     def _register(self, table: str, frame: pl.DataFrame, keys: tuple[str, ...], *, in_folder: bool) -> None:
         """Check a frame, and that it is of one kind with what its table has got so far."""
         self._check_open()
-        _check_name(table)
+        check_name(table)
         if set(frame.columns) <= set(keys):
             raise ValueError(f"{table}: no column besides those of the partitions")
-        _check_values(table, frame)
+        check_values(table, frame)
         with self._lock:
             written = self._tables.setdefault(table, _Written(frame.schema, keys, in_folder))
         if list(written.schema.items()) != list(frame.schema.items()):
-            raise ValueError(f"{table}: {_difference(written.schema, frame.schema)}")
+            raise ValueError(f"{table}: {difference(written.schema, frame.schema)}")
         if (written.partitioned_by, written.in_folder) != (keys, in_folder):
             raise ValueError(f"{table}: partitioned by {written.partitioned_by} before, now by {keys}")
 
@@ -190,12 +202,7 @@ class ReleaseWriter:
         path = self.staging / file
         with explained(self.lake.root):
             path.parent.mkdir(parents=True, exist_ok=True)
-            stored = frame.drop(list(keys))
-            try:
-                stored.write_parquet(path, compression="zstd", statistics=True, row_group_size=ROW_GROUP_ROWS)
-            except pl.exceptions.ComputeError as error:  # a full disk, say
-                raise OSError(str(error)) from error
-            size = path.stat().st_size
+            size = path.write_bytes(encode(frame.drop(list(keys))))
         with self._lock:
             self._tables[table].rows += frame.height
             self._tables[table].bytes += size
@@ -262,38 +269,3 @@ def begin_release(lake_path: Path) -> Iterator[ReleaseWriter]:
         if writer.published is None:
             shutil.rmtree(staging, ignore_errors=True)
         owner.release()
-
-
-def _check_name(name: str) -> None:
-    if NAME_PATTERN.fullmatch(name) is None:
-        raise ValueError(f"{name!r} cannot name a table or a partition column: lower-case letters, digits and _ only")
-
-
-def _check_partition_value(key: str, value: object) -> None:
-    if not isinstance(value, str) or not is_slug(value):
-        raise UserError(
-            f"{str(value)[:100]!r} cannot be a partition value of {key}: it must be a slug "
-            "(lower-case letters, digits and -, beginning with a letter, at most 80)."
-        )
-    if value in WORDS_READ_AS_VALUES:
-        raise UserError(
-            f"{value!r} cannot be a slug of {key}: readers of the lake could take it for a number, a date "
-            "or a boolean. Choose another slug; the name may stay."
-        )
-
-
-def _check_values(table: str, frame: pl.DataFrame) -> None:
-    untyped = [name for name, dtype in frame.schema.items() if dtype in (pl.Null, pl.Object)]
-    if untyped:
-        raise ValueError(f"{table}: columns without a type: {', '.join(untyped)}")
-    floats = (name for name, dtype in frame.schema.items() if dtype.is_float())
-    wrong = [name for name in floats if not frame[name].is_finite().all()]
-    if wrong:
-        raise ValueError(f"{table}: NaN or infinity in {', '.join(wrong)}")
-
-
-def _difference(first: pl.Schema, other: pl.Schema) -> str:
-    for name in [*first, *other]:
-        if first.get(name) != other.get(name):
-            return f"column {name} is {other.get(name)}, but {first.get(name)} in what was written first"
-    return "the columns stand in another order than in what was written first"

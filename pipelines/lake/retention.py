@@ -37,6 +37,17 @@ def rollback(lake_path: Path, release_id: str) -> Release:
     return release
 
 
+def relink(lake_path: Path) -> Release:
+    """Make the DuckDB file of a lake that was moved or copied show its current release where that is now.
+
+    Its views name files by absolute paths. Also finishes or undoes what dead processes have left.
+    """
+    lake = _existing(lake_path)
+    with explained(lake.root), publish_lock(lake):
+        tidy(lake)
+        return current_release(lake_path)
+
+
 def prune(lake_path: Path, keep: int, grace: timedelta = GRACE) -> Pruned:
     """Delete all but the newest ``keep`` releases.
 

@@ -75,9 +75,7 @@ def test_nothing_else_is_shipped() -> None:
 
 @pytest.mark.parametrize("slug", SPARSE_BF16)
 def test_rates_are_dense(slug: str) -> None:
-    assert load_hardware().get(slug).flops_per_s.bf16 == pytest.approx(
-        SPARSE_BF16[slug] * TERA / 2, rel=0.015
-    )
+    assert load_hardware().get(slug).flops_per_s.bf16 == pytest.approx(SPARSE_BF16[slug] * TERA / 2, rel=0.015)
 
 
 @pytest.mark.parametrize("gpu", list(load_hardware()), ids=lambda gpu: gpu.slug)

@@ -76,17 +76,13 @@ def test_a_model_of_ones_own_joins_the_shipped_ones(tmp_path: Path) -> None:
 
 
 def test_models_have_no_runner_index(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"Unknown model 'tiny_3'. Did you mean 'tiny'\? Known: tiny; add your own"
-    ):
+    with pytest.raises(UserError, match=r"Unknown model 'tiny_3'. Did you mean 'tiny'\? Known: tiny; add your own"):
         load_models().find("tiny_3")
 
 
 def test_a_shipped_models_name_is_taken(tmp_path: Path) -> None:
     claimed = SPARSE.model_copy(update={"aliases": ("Org/tiny-instruct",)})
-    with pytest.raises(
-        UserError, match="model 'tiny-moe' and model 'tiny' both claim the name 'Org/tiny-instruct'"
-    ):
+    with pytest.raises(UserError, match="model 'tiny-moe' and model 'tiny' both claim the name 'Org/tiny-instruct'"):
         load_models(write(tmp_path, claimed))
 
 

@@ -116,8 +116,7 @@ def test_two_different_scenarios_of_one_slug(write: Write) -> None:
     assert len(load_scenarios([str(one), str(same)])) == 1
     message = scenario_refusal(one, other)
     assert message == (
-        f"{other}: scenario 'mine' differs from the one of the same slug in {one};"
-        " give one of them another slug."
+        f"{other}: scenario 'mine' differs from the one of the same slug in {one}; give one of them another slug."
     )
 
 
@@ -177,9 +176,7 @@ def test_two_different_scenarios_of_one_slug(write: Write) -> None:
         ),
     ],
 )
-def test_a_wrong_field_is_named_with_its_line(
-    write: Write, written: str, instead: str, line: int, said: str
-) -> None:
+def test_a_wrong_field_is_named_with_its_line(write: Write, written: str, instead: str, line: int, said: str) -> None:
     path = write(SCENARIO.replace(written, instead))
     assert f"{path}: scenario 'mine' (line {line}): " in scenario_refusal(path)
     assert said in scenario_refusal(path)
@@ -192,9 +189,7 @@ def test_one_slip_makes_one_sentence(write: Write) -> None:
 
 def test_all_that_is_wrong_is_said_at_once(write: Write) -> None:
     second = (
-        SCENARIO.replace("scenarios:\n", "")
-        .replace("slug: mine", "slug: Second One")
-        .replace("turns: 4", "turns: x")
+        SCENARIO.replace("scenarios:\n", "").replace("slug: mine", "slug: Second One").replace("turns: 4", "turns: x")
     )
     path = write(SCENARIO.replace("2.5", "-1") + second)
     lines = scenario_refusal(path).splitlines()

@@ -1,0 +1,166 @@
+"""What two releases of a lake do not have in common: rows and frontier points gained, lost and moved.
+
+A point is the same in both when its configuration, load and scenario are: versions of tools and the file that it
+stands in may differ. It has moved when a coordinate has. Partitions that were made from the same inputs are not
+read at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.lake.reader import Release, find_release
+from pipelines.lake.tables import Table, read_tables
+from pipelines.lake.views import quote_name, scan_sql
+from schemas.errors import UserError
+
+if TYPE_CHECKING:
+    import duckdb
+
+POINT_TABLES = ("agent_points", "agent_frontier", "operating_points")
+IDENTITY = (
+    "source", "hardware", "prefill_hardware", "decode_hardware", "model", "weight_dtype", "expert_dtype",
+    "linear_dtype", "kv_dtype", "attention_dtype", "backend", "serving_mode", "tp", "pp", "dp", "cp", "moe_tp",
+    "moe_ep", "prefill_workers", "prefill_tp", "prefill_pp", "prefill_dp", "prefill_cp", "prefill_moe_tp",
+    "prefill_moe_ep", "prefill_batch", "decode_workers", "decode_tp", "decode_pp", "decode_dp", "decode_cp",
+    "decode_moe_tp", "decode_moe_ep", "decode_batch", "gpus_per_replica", "concurrency_reported", "batch_per_rank",
+    "interpolated", "scenario",
+)  # fmt: skip
+COORDINATES = ("turn_latency_ms", "turns_per_s_per_gpu", "kv_bytes_per_gpu", "sessions")
+RELATIVE_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class TableDiff:
+    """Rows of one table in both releases, and points that only one has or that have moved."""
+
+    table: str
+    rows_before: int
+    rows_after: int
+    gained: int = 0
+    lost: int = 0
+    moved: int = 0
+
+
+@dataclass(frozen=True)
+class LostRows:
+    """An input file that gives fewer usable rows than before; none where it is no longer there."""
+
+    path: str
+    tool: str | None
+    rows_before: int
+    rows_after: int
+
+
+@dataclass(frozen=True)
+class ReleaseDiff:
+    """Everything that differs; ``lost_rows`` is the alarm."""
+
+    before: str
+    after: str
+    partitions_changed: int | None
+    tables: list[TableDiff]
+    lost_rows: list[LostRows]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def diff_releases(lake_path: Path, before_id: str, after_id: str) -> ReleaseDiff:
+    """Compare two releases of a lake. Raises ``UserError`` where one is not there or cannot be read."""
+    import duckdb
+
+    before, after = find_release(lake_path, before_id), find_release(lake_path, after_id)
+    connection = duckdb.connect(":memory:")
+    try:
+        changed = _changed_partitions(before, after)
+        tables = [_diff_table(connection, before, after, name, changed) for name in POINT_TABLES]
+        lost = _lost_rows(connection, before, after)
+    except duckdb.Error as error:
+        raise UserError(f"Releases {before.id} and {after.id} cannot be compared: {error}") from error
+    finally:
+        connection.close()
+    number = None if changed is None else len(changed)
+    return ReleaseDiff(before.id, after.id, number, [table for table in tables if table is not None], lost)
+
+
+def _changed_partitions(before: Release, after: Release) -> set[str] | None:
+    """Folders of the partitions whose inputs differ; None where a release does not say what it was made from."""
+    old, new = (release.manifest.get("partitions") for release in (before, after))
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return None
+    differing = {key for key in {*old, *new} if old.get(key) != new.get(key)}
+    names = ("hardware", "model", "scenario")
+    keys = [key.split("/") for key in differing if key.count("/") == len(names) - 1]
+    return {"/".join(f"{name}={value}" for name, value in zip(names, key, strict=True)) for key in keys}
+
+
+def _diff_table(
+    connection: duckdb.DuckDBPyConnection, before: Release, after: Release, name: str, changed: set[str] | None
+) -> TableDiff | None:
+    rows = [release.manifest["tables"].get(name, {}).get("rows") for release in (before, after)]
+    if None in rows:
+        return None
+    for side, release in (("old", before), ("new", after)):
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {side} AS {_points_sql(release, name, changed)}")
+    moved = " OR ".join(
+        f"old.{column} IS DISTINCT FROM new.{column} AND coalesce(abs(old.{column} - new.{column}) > "
+        f"{RELATIVE_TOLERANCE} * greatest(abs(old.{column}), abs(new.{column})), true)"
+        for column in COORDINATES
+    )
+    gained, lost, others = connection.execute(
+        f"SELECT count(*) FILTER (old.point IS NULL), count(*) FILTER (new.point IS NULL), "
+        f"count(*) FILTER (old.point IS NOT NULL AND new.point IS NOT NULL AND ({moved})) "
+        "FROM old FULL JOIN new ON old.point = new.point AND old.number = new.number"
+    ).fetchall()[0]
+    return TableDiff(name, rows[0], rows[1], gained, lost, others)
+
+
+def _points_sql(release: Release, name: str, changed: set[str] | None) -> str:
+    """Identity, as a hash, and coordinates of the points in the changed partitions.
+
+    ``number`` tells rows apart that are alike in all that identifies them.
+    """
+    table = _table(release, name)
+    scans = [scan_sql(release.path, files, table.partitioned_by, [*IDENTITY, *COORDINATES])
+             for files in _files(release, table, changed)]  # fmt: skip
+    nothing = ", ".join(f"NULL::DOUBLE AS {column}" for column in COORDINATES)
+    if not scans:
+        return f"SELECT NULL::UBIGINT AS point, NULL::BIGINT AS number, {nothing} WHERE false"
+    identity = f"hash({', '.join(map(quote_name, IDENTITY))})"
+    return (
+        f"SELECT {identity} AS point, row_number() OVER (PARTITION BY {identity} ORDER BY {', '.join(COORDINATES)}) "
+        f"AS number, {', '.join(COORDINATES)} FROM ({' UNION ALL '.join(scans)})"
+    )
+
+
+def _files(release: Release, table: Table, changed: set[str] | None) -> list[str]:
+    if changed is None or not table.partitioned_by:
+        return [table.files]
+    folders = (f"{table.name}/{folder}" for folder in sorted(changed))
+    return [f"{folder}/*.parquet" for folder in folders if (release.path / folder).is_dir()]
+
+
+def _table(release: Release, name: str) -> Table:
+    return next(table for table in read_tables(release.path) if table.name == name)
+
+
+def _lost_rows(connection: duckdb.DuckDBPyConnection, before: Release, after: Release) -> list[LostRows]:
+    """Files that give fewer usable rows. A file that has another name now has lost nothing."""
+    old, new = (
+        f"(SELECT path, tool, sha256, rows_read - rows_quarantined AS usable FROM {scan})"
+        for scan in (_sources_sql(before), _sources_sql(after))
+    )
+    found = connection.execute(
+        f"SELECT old.path, old.tool, old.usable, coalesce(new.usable, 0) "
+        f"FROM {old} old LEFT JOIN {new} new USING (path) WHERE coalesce(new.usable, 0) < old.usable "
+        f"AND NOT (new.path IS NULL AND old.sha256 IN (SELECT sha256 FROM {new})) ORDER BY old.path"
+    ).fetchall()
+    return [LostRows(*row) for row in found]
+
+
+def _sources_sql(release: Release) -> str:
+    columns = ("path", "tool", "sha256", "rows_read", "rows_quarantined")
+    return f"({scan_sql(release.path, _table(release, 'sources').files, (), columns)})"

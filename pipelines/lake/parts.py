@@ -1,0 +1,105 @@
+"""Parts: the files of a partition, written whole, told by their hash, and linked from one release into the next.
+
+A part needs no open release: a worker in another process, or on another machine that sees the same folder,
+writes it into the staging folder and gives back the account, which ``ReleaseWriter.adopt`` takes.
+"""
+
+import hashlib
+import io
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from pipelines.lake.checks import check_name, check_partition_value, check_values
+
+ROW_GROUP_ROWS = 122_880
+"""DuckDB's own unit of parallel reading."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a release. ``path`` is relative to the release."""
+
+    table: str
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+
+    @property
+    def folder(self) -> str:
+        """The partition, as it stands in the paths of all its tables: ``hardware=…/model=…``."""
+        return self.path.removeprefix(f"{self.table}/").rpartition("/")[0]
+
+
+class DamagedPartError(Exception):
+    """A file of a release is gone, or is not what was written."""
+
+
+def encode(frame: pl.DataFrame) -> memoryview:
+    """The frame as the bytes of a Parquet file."""
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd", statistics=True, row_group_size=ROW_GROUP_ROWS)
+    return buffer.getbuffer()
+
+
+def write_parts(release: Path, table: str, frame: pl.DataFrame, by: Sequence[str]) -> list[Part]:
+    """Write one file for each combination of values of the columns ``by``, ``TABLE/KEY=VALUE/…/part-0.parquet``.
+
+    A file is there whole or not at all, so that a worker may do again what a dead one has begun. Raises
+    ``UserError`` for values that are no slugs, ``ValueError`` for NaN and infinities.
+    """
+    check_name(table)
+    for key in by:
+        check_name(key)
+    check_values(table, frame)
+    parts = []
+    for values, rows in frame.partition_by(by, as_dict=True, maintain_order=True).items():
+        keys = {key: str(value) for key, value in zip(by, values, strict=True)}
+        parts.append(_write(release, table, keys, rows))
+    return parts
+
+
+def _write(release: Path, table: str, keys: Mapping[str, str], rows: pl.DataFrame) -> Part:
+    for key, value in keys.items():
+        check_partition_value(key, value)
+    folder = Path(table, *(f"{key}={value}" for key, value in keys.items()))
+    content = encode(rows.drop(list(keys)))
+    path = folder / "part-0.parquet"
+    (release / folder).mkdir(parents=True, exist_ok=True)
+    aside = (release / path).with_suffix(".aside")
+    aside.write_bytes(content)
+    os.replace(aside, release / path)
+    return Part(table, path.as_posix(), rows.height, len(content), hashlib.sha256(content).hexdigest())
+
+
+def link_part(part: Part, source: Path, target: Path) -> None:
+    """Put a part of the release ``source`` into the release ``target``: the same file where the file system can.
+
+    Raises ``DamagedPartError`` unless its content is what was written.
+    """
+    try:
+        content = (source / part.path).read_bytes()
+    except OSError as error:
+        raise DamagedPartError(f"{source / part.path}: {error.strerror or error}") from error
+    if hashlib.sha256(content).hexdigest() != part.sha256:
+        raise DamagedPartError(f"{source / part.path} is not what was written")
+    place = target / part.path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    try:
+        os.link(source / part.path, place)
+    except OSError:  # no hard links here, or too many of this file
+        shutil.copyfile(source / part.path, place)
+
+
+def is_there(part: Part, release: Path) -> bool:
+    """Whether the part's file is there with its length. Its content is not read."""
+    try:
+        return os.stat(release / part.path).st_size == part.bytes
+    except OSError:
+        return False

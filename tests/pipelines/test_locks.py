@@ -1,0 +1,219 @@
+"""Builds of one lake exclude each other; dead ones block nobody; two lakes have nothing to do with each other."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import builder_lock
+from pipelines.builder_lock import LOCK_FILE, hold_lake
+from pipelines.lake.locks import boot_id
+from schemas.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+HOLD = """
+import sys, time
+from pathlib import Path
+from pipelines.builder_lock import hold_lake
+with hold_lake(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+COUNT = """
+import sys, time
+from pathlib import Path
+from pipelines.builder_lock import hold_lake
+folder = Path(sys.argv[1])
+for _ in range(int(sys.argv[2])):
+    with hold_lake(folder, wait_s=60):
+        number = int((folder / "number").read_text())
+        time.sleep(0.01)
+        (folder / "number").write_text(str(number + 1))
+"""
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a script as a process; what still runs after the test is ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_script(script: str, *arguments: object) -> "subprocess.Popen[str]":
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-c", script, *map(str, arguments)],
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+            )
+        )  # fmt: skip
+        return started[-1]
+
+    yield start_script
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def held(start: Start, tmp_path: Path) -> "subprocess.Popen[str]":
+    """Another process that holds the lock of ``tmp_path / "lake"``."""
+    process = start(HOLD, tmp_path / "lake")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_build_is_told_who_holds_the_lake_and_since_when(
+    held: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    words = (
+        rf"{tmp_path}/lake is being built by process {held.pid} of \S+ on {socket.gethostname()} since 20\d\d-.* UTC"
+    )
+    with pytest.raises(UserError, match=words), hold_lake(tmp_path / "lake"):
+        pass
+    with pytest.raises(UserError, match="Wait until that build has ended, or stop it"), hold_lake(tmp_path / "lake"):
+        pass
+
+
+def test_two_lakes_do_not_exclude_each_other(held: "subprocess.Popen[str]", tmp_path: Path) -> None:
+    with hold_lake(tmp_path / "other"):
+        assert held.poll() is None
+
+
+def test_one_lake_by_two_paths_is_one_lake(held: "subprocess.Popen[str]", tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    with pytest.raises(UserError, match=f"process {held.pid}"), hold_lake(tmp_path / "link"):
+        pass
+
+
+def test_a_waiting_build_goes_on_when_the_first_has_ended(held: "subprocess.Popen[str]", tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def end_the_other(sentence: str) -> None:
+        said.append(sentence)
+        os.kill(held.pid, signal.SIGTERM)
+
+    with hold_lake(tmp_path / "lake", wait_s=30, on_wait=end_the_other):
+        pass
+    assert len(said) == 1
+    assert f"process {held.pid}" in said[0]
+
+
+def test_a_killed_build_blocks_nobody(held: "subprocess.Popen[str]", tmp_path: Path) -> None:
+    os.kill(held.pid, signal.SIGKILL)
+    held.wait()
+    with hold_lake(tmp_path / "lake"):
+        pass
+
+
+def test_a_stopped_build_loses_the_lock_when_it_expires(
+    held: "subprocess.Popen[str]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.kill(held.pid, signal.SIGSTOP)
+    with pytest.raises(UserError, match=f"process {held.pid}"), hold_lake(tmp_path / "lake"):
+        pass
+    monkeypatch.setattr(builder_lock, "EXPIRES_S", 0.5)
+    with hold_lake(tmp_path / "lake", wait_s=30) as mine:
+        owner = json.loads((tmp_path / "lake" / LOCK_FILE).read_text())
+        assert owner["pid"] == os.getpid()
+        mine.check()
+
+
+def test_a_build_that_lost_the_lock_stops_before_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder_lock, "HEARTBEAT_S", 3600.0)
+    with hold_lake(tmp_path) as first:
+        first.check()
+        monkeypatch.setattr(builder_lock, "EXPIRES_S", 0.3)
+        with hold_lake(tmp_path, wait_s=30) as second:
+            with pytest.raises(UserError, match="another one has taken over"):
+                first.check()
+            second.check()
+            first.renew()  # a late sign of life reaches its own file only
+            assert json.loads((tmp_path / LOCK_FILE).read_text())["alive_at"] > 0
+            monkeypatch.setattr(builder_lock, "EXPIRES_S", 120.0)
+            with pytest.raises(UserError, match="is being built"), hold_lake(tmp_path):
+                pass
+    assert not (tmp_path / LOCK_FILE).exists()
+
+
+def test_a_live_holder_keeps_the_lock_beyond_its_expiry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder_lock, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(builder_lock, "EXPIRES_S", 5.0)
+    with hold_lake(tmp_path) as lock:
+        with pytest.raises(UserError, match="is being built"), hold_lake(tmp_path, wait_s=6.0):
+            pass
+        lock.check()
+
+
+def owner(**other: object) -> str:
+    now = time.time()
+    given = {"user": "ann", "host": "far-away", "boot_id": "its own", "pid": 7, "since": now, "alive_at": now}
+    return json.dumps({**given, **other})
+
+
+@pytest.mark.parametrize(
+    ("said", "free"),
+    [
+        ({}, False),  # another machine, whose locks cannot be seen, and alive a moment ago
+        ({"silent_for": 1000.0}, True),
+        ({"host": socket.gethostname()}, True),  # of this machine, and it holds no lock: dead
+        ({"host": "container", "boot_id": boot_id() or "none"}, boot_id() is not None),
+        ("", True),  # died before its first word
+        ("{", True),
+        ("[]", True),
+        ('{"pid": 3}', True),
+    ],
+)
+def test_a_lock_file_that_nobody_holds(tmp_path: Path, said: dict[str, Any] | str, free: bool) -> None:
+    if isinstance(said, dict):
+        silent = {name: value for name, value in said.items() if name != "silent_for"}
+        said = owner(**silent, alive_at=time.time() - said.get("silent_for", 0.0))
+    (tmp_path / LOCK_FILE).write_text(said)
+    if free:
+        with hold_lake(tmp_path):
+            assert json.loads((tmp_path / LOCK_FILE).read_text())["pid"] == os.getpid()
+    else:
+        with pytest.raises(UserError, match="process 7 of ann on far-away"), hold_lake(tmp_path):
+            pass
+
+
+def test_a_clock_that_goes_backwards_does_not_keep_a_dead_holder_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builder_lock, "EXPIRES_S", 0.5)
+    (tmp_path / LOCK_FILE).write_text(owner(alive_at=time.time() + 86_400))
+    with hold_lake(tmp_path, wait_s=30):
+        pass
+
+
+def test_increments_of_three_processes_and_a_thread_are_not_lost(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "number").write_text("0")
+    processes = [start(COUNT, tmp_path, 8) for _ in range(3)]
+
+    def count() -> None:
+        for _ in range(8):
+            with hold_lake(tmp_path, wait_s=60):
+                number = int((tmp_path / "number").read_text())
+                time.sleep(0.01)
+                (tmp_path / "number").write_text(str(number + 1))
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    thread.join()
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert (tmp_path / "number").read_text() == "32"
+
+
+def test_a_lake_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be written: Not a directory"), hold_lake(tmp_path / "file" / "lake"):
+        pass
