@@ -14,16 +14,19 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet --no-input
 
-.PHONY: help run test bench lint format lock clean
+.PHONY: help run test test-slow bench lint format lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: .venv/.made ## build the default lake into ./lake and print its summary
 	@$(BIN)/agent-pareto build --out lake
 
 test: .venv/.made ## run the tests; PYTEST_ARGS="-k name" picks some
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-slow: .venv/.made ## run the tests that take 10 s or more each (killed builds, a schedule, a cluster)
+	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 bench: .venv/.made ## run the benchmarks; prints figures and ratios; BENCH_ARGS are passed on
 	@$(BIN)/python -m tests.bench $(BENCH_ARGS)

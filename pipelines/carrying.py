@@ -158,6 +158,10 @@ def _write_batch(batch: Sequence[Carried], release: Path) -> list[PartitionRecor
         feasible=pl.col("feasible").sum().cast(pl.Int64),
         frontier=pl.col("on_frontier").sum().cast(pl.Int64),
         best_tasks_per_hour_per_gpu=pl.col("tasks_per_hour_per_gpu").filter("feasible").max(),
+        best_weight_dtype=pl.col("weight_dtype")
+        .sort_by("tasks_per_hour_per_gpu")
+        .filter(pl.col("feasible").sort_by("tasks_per_hour_per_gpu"))
+        .last(),
     )
     records = []
     for row in summary.to_dicts():

@@ -61,6 +61,7 @@ class PartitionRecord:
     feasible: int = 0
     frontier: int = 0
     best_tasks_per_hour_per_gpu: float | None = None
+    best_weight_dtype: str | None = None
 
     @property
     def key(self) -> Key:

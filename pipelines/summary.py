@@ -1,10 +1,15 @@
 """What a build did, on the terminal."""
 
+import os
+import shlex
+import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 
 from pipelines.commands.tables import print_table
 from pipelines.flow import BuildReport
+from pipelines.incremental import PartitionRecord
 from pipelines.reading import Inputs
 
 
@@ -52,7 +57,13 @@ def print_summary(report: BuildReport, lake: Path) -> None:
     if report.pruned:
         print(f"Deleted releases: {', '.join(report.pruned)}")
     print(f"Release {report.release} in {lake.resolve()}")
-    print(f'Try: agent-pareto query "select * from agent_frontier limit 5" --lake {lake}')
+    print(f'Try: {_command()} query "select * from agent_frontier limit 5" --lake {shlex.quote(str(lake))}')
+
+
+def _command() -> str:
+    """How this program is called from here."""
+    name = Path(sys.argv[0]).name
+    return name if shutil.which(name) else os.path.relpath(sys.argv[0])
 
 
 def _print_best(report: BuildReport, inputs: Inputs) -> None:
@@ -62,20 +73,20 @@ def _print_best(report: BuildReport, inputs: Inputs) -> None:
     models = sorted({summary.model for summary in report.partitions})
     for scenario in dict.fromkeys(summary.scenario for summary in report.partitions):
         best = {
-            (summary.hardware, summary.model): summary.best_tasks_per_hour_per_gpu
-            for summary in report.partitions
-            if summary.scenario == scenario
+            (summary.hardware, summary.model): summary for summary in report.partitions if summary.scenario == scenario
         }
         rows = [
             (model, *(_figure(best.get((gpu, model)), (gpu, model) in measured) for gpu in hardware))
             for model in models
         ]
-        print(f"\n{scenario}: best tasks an hour per GPU at any load that fits (~ from the roofline, - nothing fits)")
+        print(f"\n{scenario}: best tasks an hour per GPU at any load that fits")
         print_table(("model", *(gpu.replace("-", "\n", 1) for gpu in hardware)), rows)
+    print("~ from the roofline, which is rougher than a table: compare like with like; ' in FP8; - nothing fits\n")
 
 
-def _figure(value: float | None, from_table: bool) -> str:
-    if value is None:
+def _figure(summary: PartitionRecord | None, from_table: bool) -> str:
+    if summary is None or summary.best_tasks_per_hour_per_gpu is None:
         return "-"
+    value = summary.best_tasks_per_hour_per_gpu
     figure = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-    return figure if from_table else f"~{figure}"
+    return f"{'' if from_table else '~'}{figure}{chr(39) if summary.best_weight_dtype == 'fp8' else ''}"

@@ -179,9 +179,9 @@ _real("requests_per_s", "1/s", "requests a second of one replica", "input", abov
 _real("tokens_per_s_per_user", "tokens/s", "decode speed of one request: 1000 / tpot_ms", "input", nullable=True)
 _real("memory_bytes_per_gpu", "bytes", "memory of one GPU as the table states it", "input", nullable=True)
 _real("mixed_step_ms", "ms", "time of a mixed step, from the row's TTFT; NULL where it cannot be told",
-      "MODEL 5.2", nullable=True)  # fmt: skip
+      "Step 9, transfer of engine steps", nullable=True)  # fmt: skip
 _real("decode_step_ms", "ms", "time of a decode-only step, from the row's TPOT; NULL where it cannot be told",
-      "MODEL 5.2", nullable=True)  # fmt: skip
+      "Step 9, transfer of engine steps", nullable=True)  # fmt: skip
 _text("latency_statistic", "statistic that the latencies are", allowed=("mean", "p50"))
 _text("tpot_source", "reported, or recovered from the latency where the table's TPOT contains the TTFT",
       allowed=("reported", "recovered"))  # fmt: skip
@@ -194,12 +194,12 @@ _real("accepted_tokens", "tokens", "tokens that a step yields; 1 without drafts,
 _text("scenario", "agent workload (slug)", "catalogue")
 _text("scenario_name", "agent workload, in words", "catalogue")
 _flag("interpolated", "a point put on a curve where it meets the KV wall, or an operating point between rows",
-      "MODEL 5.6")  # fmt: skip
+      "KV wall")  # fmt: skip
 _text("transfer_method", "how the row was carried to the agent's workload",
-      "MODEL 5.1", allowed=("direct", "transfer", "ratio", "roofline"))  # fmt: skip
+      "Step 9, direct mapping", allowed=("direct", "transfer", "ratio", "roofline"))  # fmt: skip
 _real("serving_requests_per_s", "1/s", "requests a second of the replica on the agent's turns, nobody pausing",
-      "MODEL 5.2", above=0)  # fmt: skip
-_real("sessions", "sessions", "concurrent sessions of the replica, pausing ones counted", "Step 1, MODEL 5.4",
+      "Step 9, transfer of engine steps", above=0)  # fmt: skip
+_real("sessions", "sessions", "concurrent sessions of the replica, pausing ones counted", "Step 1, closed loop",
       above=0)  # fmt: skip
 _real(
     "activity_fraction",
@@ -220,11 +220,11 @@ _real(
     "Eq. 2",
     above=0,
 )
-_real("ttft_ms", "ms", "time to first token (agent points: mean over the turns)", "input, MODEL 5.2")
-_real("tpot_ms", "ms", "time per output token after the first", "input, MODEL 5.2")
+_real("ttft_ms", "ms", "time to first token (agent points: mean over the turns)", "input, Step 9")
+_real("tpot_ms", "ms", "time per output token after the first", "input, Step 9")
 _real("turn_latency_ms", "ms", "mean latency of a turn: R", "Step 3", above=0)
-_real("first_turn_latency_ms", "ms", "latency of turn 1", "MODEL 5.3", above=0)
-_real("last_turn_latency_ms", "ms", "latency of the last turn", "MODEL 5.3", above=0)
+_real("first_turn_latency_ms", "ms", "latency of turn 1", "Step 9, turns", above=0)
+_real("last_turn_latency_ms", "ms", "latency of the last turn", "Step 9, turns", above=0)
 _real("task_time_s", "s", "time of a task: N * (R + Z)", "Step 3", above=0)
 _real("turns_per_s", "1/s", "turns a second of the replica: sessions / (R + Z)", "Step 2", above=0)
 _real("turns_per_s_per_gpu", "1/s/GPU", "turns a second per GPU of the replica", "Step 2", above=0)
@@ -237,17 +237,18 @@ _real(
     "Step 9",
     above=0,
 )
-_real("output_tokens_per_s_per_gpu", "tokens/s/GPU", "output tokens a second per GPU of the replica",
+_real("output_tokens_per_s_per_gpu", "tokens/s/GPU", "output tokens a second per GPU of the replica; a serving "
+      "point has its table's figure, which may leave first tokens out",
       "input, Step 2", above=0)  # fmt: skip
 _real("decode_tokens_per_s_per_user", "tokens/s", "decode speed of one session: 1000 / tpot_ms; NULL for one token",
       "Step 8", nullable=True, above=0)  # fmt: skip
 _real("e2e_tokens_per_s_per_user", "tokens/s", "output tokens over turn latency: OSL / R", "AgentX", above=0)
 _real("sessions_per_gpu", "sessions/GPU", "concurrent sessions per GPU of the replica", "Step 4", above=0)
 _real("turns_per_s_per_cluster_gpu", "1/s/GPU", "turns a second per GPU of the cluster, idle ones counted; NULL "
-      "without --cluster-gpus and where no replica fits", "MODEL 5", nullable=True)  # fmt: skip
+      "without --cluster-gpus and where no replica fits", "cluster view", nullable=True)  # fmt: skip
 _real("tasks_per_hour_per_cluster_gpu", "1/h/GPU", "tasks an hour per GPU of the cluster, idle ones counted; NULL "
-      "without --cluster-gpus and where no replica fits", "MODEL 5", nullable=True)  # fmt: skip
-_count("cluster_replicas", "-", "replicas that fit the cluster; NULL without --cluster-gpus", "MODEL 5",
+      "without --cluster-gpus and where no replica fits", "cluster view", nullable=True)  # fmt: skip
+_count("cluster_replicas", "-", "replicas that fit the cluster; NULL without --cluster-gpus", "cluster view",
        nullable=True, at_least=0)  # fmt: skip
 
 _real("expected_error_fraction", "-", "mean error of the turn latency that the evaluation found for points of this "
@@ -264,32 +265,32 @@ _real("kv_bytes_available", "bytes", "memory that the replica has for KV after w
       "the weights do not fit", "Step 4", at_least=None)  # fmt: skip
 _real("kv_bytes_per_gpu", "bytes", "KV that the sessions take, per GPU of the replica", "Step 4, conclusion 4.3")
 _real("max_sessions_mean_context", "sessions", "sessions that fit at their mean context", "Eq. 5")
-_real("max_sessions_p95_context", "sessions", "sessions that fit in 95 of 100 moments", "MODEL 4")
-_real("max_sessions_peak_context", "sessions", "sessions that fit at their peak context", "MODEL 4")
-_real("max_sessions", "sessions", "the limit applied", "MODEL 4")
+_real("max_sessions_p95_context", "sessions", "sessions that fit in 95 of 100 moments", "Step 4")
+_real("max_sessions_peak_context", "sessions", "sessions that fit at their peak context", "Step 4")
+_real("max_sessions", "sessions", "the limit applied", "Step 4")
 _real("kv_utilization_fraction", "-", "sessions / max_sessions; NULL where none fits", "Step 4", nullable=True)
 _count("least_tp_that_fits", "GPUs", "least GPUs of a rank that hold the weights, a power of two; NULL where they do",
-       "MODEL 4", nullable=True)  # fmt: skip
+       "Step 4", nullable=True)  # fmt: skip
 _text("kv_layout", "ideal: sliding windows free what they pass; paged: every layer keeps the whole context",
-      "MODEL 4", allowed=("ideal", "paged"))  # fmt: skip
-_flag("feasible", "the point can be run: no reason against it", "MODEL 5.6")
-_text("infeasible_reason", "first reason against the point; NULL when feasible", "MODEL 5.6", nullable=True,
+      "Step 4", allowed=("ideal", "paged"))  # fmt: skip
+_flag("feasible", "the point can be run: no reason against it", "KV wall")
+_text("infeasible_reason", "first reason against the point; NULL when feasible", "KV wall", nullable=True,
       allowed=INFEASIBLE_REASONS)  # fmt: skip
-_text("binding_limit", "limit met first when sessions are added", "MODEL 4", allowed=BINDING_LIMITS)
-_flag("on_frontier", "no feasible point of the group beats it on turn latency and turns per GPU", "MODEL 6")
-_flag("on_frontier_3d", "the same with KV bytes per GPU as third axis", "MODEL 6, conclusion 4.3")
+_text("binding_limit", "limit met first when sessions are added", "Step 4", allowed=BINDING_LIMITS)
+_flag("on_frontier", "no feasible point of the group beats it on turn latency and turns per GPU", "Pareto frontier")
+_flag("on_frontier_3d", "the same with KV bytes per GPU as third axis", "Pareto frontier, conclusion 4.3")
 
 # --- operating points -----------------------------------------------------------------------------
 _count("gpus", "GPUs", "GPUs that serve the scenario's sessions", "scenario")
-_count("replicas", "-", "replicas that fit those GPUs", "MODEL 5.7", at_least=0)
+_count("replicas", "-", "replicas that fit those GPUs", "Step 7", at_least=0)
 _real("sessions_wanted", "sessions", "sessions of the scenario", "scenario", above=0)
 _real(
     "sessions_admitted",
     "sessions",
     "sessions admitted over all replicas: min(wanted, what fits)",
-    "MODEL 5.7",
+    "Step 7",
 )
-_real("cluster_turns_per_s", "1/s", "turns a second of all replicas", "MODEL 5.7")
+_real("cluster_turns_per_s", "1/s", "turns a second of all replicas", "Step 7")
 
 # --- measured agent runs --------------------------------------------------------------------------
 _text("offload_mode", "KV offload to host memory", allowed=("on", "off"), nullable=True)

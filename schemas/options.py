@@ -16,7 +16,7 @@ RooflinePreset = Literal["calibrated", "article"]
 class MappingOptions(BaseModel):
     """How serving points are carried to agents."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kv_context: KvContext = Field(default="mean", description="context at which a session's KV is counted")
     closed_loop: ClosedLoop = Field(default="arrival", description="sessions that fill a replica")
@@ -24,17 +24,19 @@ class MappingOptions(BaseModel):
         default=0.10, ge=0.0, lt=1.0, description="share of GPU memory kept from weights and KV"
     )
     overhead_bytes_per_gpu: float = Field(
-        default=0.0, ge=0.0, description="memory of the runtime on each GPU beside the reserve, bytes"
+        default=0.0, ge=0.0, le=1e13, description="memory of the runtime on each GPU beside the reserve, bytes"
     )
     idle_kv: IdleKv = Field(
         default="resident", description="KV of a pausing session: stays, is dropped, or moves to host memory"
     )
     host_memory_bytes_per_gpu: float = Field(
-        default=0.0, ge=0.0, description="host memory for idle KV, bytes per GPU; with idle_kv offloaded"
+        default=0.0, ge=0.0, le=1e15, description="host memory for idle KV, bytes per GPU; with idle_kv offloaded"
     )
     kv_layout: KvLayout = Field(default="paged", description="what sliding windows free: ideal all, paged nothing")
     parked_kv: Pool = Field(default="prefill", description="pool of a disaggregated replica that keeps idle KV")
-    cluster_gpus: PositiveInt | None = Field(default=None, description="GPUs of the cluster; None: no cluster view")
+    cluster_gpus: PositiveInt | None = Field(
+        default=None, le=10**9, description="GPUs of the cluster; None: no cluster view"
+    )
 
     @model_validator(mode="after")
     def _host_memory_where_it_counts(self) -> "MappingOptions":

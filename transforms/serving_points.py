@@ -131,7 +131,11 @@ def _complete(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
     """Rows without fault with every column of a serving point."""
     points = rows.with_columns(
         in_flight_requests=in_flight_per_station(pl.col("requests_per_s"), pl.col("request_latency_ms") / 1e3, 1),
-        output_tokens_per_s_per_gpu=pl.col("requests_per_s") * pl.col("osl_tokens") / pl.col("gpus_per_replica"),
+        # as the table counts it, where it states it: AIConfigurator leaves the first token out
+        output_tokens_per_s_per_gpu=pl.coalesce(
+            pl.col("stated_tokens_per_s_per_gpu") * pl.col("stated_gpus") / pl.col("gpus_per_replica"),
+            pl.col("requests_per_s") * pl.col("osl_tokens") / pl.col("gpus_per_replica"),
+        ),
     )
     points = add_step_times(points, {spec.slug: spec.layers for spec in models})
     points = points.with_columns(point_id=point_ids(points))

@@ -118,9 +118,15 @@ def test_clean_leaves_the_lake(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fails", "code", "ran"), [("none", 0, "lint test"), ("lint", 1, "lint"), ("test", 1, "lint test")]
+    ("fails", "code", "ran"),
+    [
+        ("none", 0, "lint test test-slow"),
+        ("lint", 1, "lint"),
+        ("test", 1, "lint test"),
+        ("test-slow", 1, "lint test test-slow"),
+    ],
 )
-def test_the_ci_script_runs_both_and_stops_at_a_failure(tmp_path: Path, fails: str, code: int, ran: str) -> None:
+def test_the_ci_script_runs_all_and_stops_at_a_failure(tmp_path: Path, fails: str, code: int, ran: str) -> None:
     stand_in = tmp_path / "make"
     stand_in.write_text('#!/bin/sh\nprintf "%s " "$1" >> "$CALLS"\n[ "$1" != "$FAILS" ]\n')
     stand_in.chmod(0o755)

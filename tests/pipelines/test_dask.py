@@ -77,6 +77,7 @@ def test_a_local_cluster_gives_the_release_of_threads(tmp_path: Path) -> None:
     assert dask_files == file_hashes(current_release(threads.out).path)  # to the byte
 
 
+@pytest.mark.slow
 @needs_dask
 @pytest.mark.prefect
 def test_a_cluster_by_address_survives_the_death_of_a_worker(tmp_path: Path) -> None:
@@ -103,6 +104,7 @@ def test_a_cluster_by_address_survives_the_death_of_a_worker(tmp_path: Path) -> 
     assert release_content(tmp_path / "lake") == release_content(threads.out)
 
 
+@pytest.mark.slow
 @needs_dask
 @pytest.mark.prefect
 def test_no_cluster_at_the_address(tmp_path: Path) -> None:

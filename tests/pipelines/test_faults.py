@@ -75,6 +75,7 @@ def chosen(moments: list[str]) -> list[tuple[str, int]]:
     return picked
 
 
+@pytest.mark.slow
 def test_killed_at_every_stage_nothing_is_lost_or_mixed(
     options: BuildOptions, tmp_path: Path, children: ForkServerContext
 ) -> None:
@@ -151,6 +152,7 @@ def test_two_builders_at_once(options: BuildOptions, children: ForkServerContext
     assert release_content(options.out) == content
 
 
+@pytest.mark.slow
 def test_a_reader_polls_through_50_publishes(tmp_path: Path, children: ForkServerContext) -> None:
     lake, stop, report = tmp_path / "lake", tmp_path / "stop", tmp_path / "report"
     publish_number(lake, 1)

@@ -126,6 +126,7 @@ def test_a_new_scenario_is_computed_alone(options: BuildOptions, tmp_path: Path)
     assert_as_full_build(options.model_copy(update={"scenarios": ("code-agent", "research-agent")}), tmp_path)
 
 
+@pytest.mark.slow
 def test_roofline_points_give_way_to_a_table(tmp_path: Path) -> None:
     tables = write_small_tables(tmp_path / "tables")
     (tables / "h100-qwen.csv").unlink()
@@ -342,6 +343,7 @@ def test_records_survive_the_way_through_json(options: BuildOptions) -> None:
     assert json.loads((previous.release.path / "partitions.json").read_text())["partitions"]
 
 
+@pytest.mark.slow
 @pytest.mark.prefect
 def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     tables = write_small_tables(tmp_path / "tables", rows=12)

@@ -65,6 +65,7 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.prefect
 def test_a_killed_run_is_seen_and_followed_by_a_good_one(tmp_path: Path) -> None:
     tables = write_small_tables(tmp_path / "tables", rows=10)

@@ -27,7 +27,9 @@ def add_evidence(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
     """
     c = pl.col
     is_roofline = c("transfer_method") == "roofline"
-    method = pl.when(is_roofline).then(pl.format("roofline {}", "backend_version")).otherwise("transfer_method")
+    kind = pl.when(c("expert_dtype").is_null()).then(pl.lit("dense")).otherwise(pl.lit("experts"))
+    roofline = pl.format("roofline {} {}", "backend_version", kind)
+    method = pl.when(is_roofline).then(roofline).otherwise("transfer_method")
     error = pl.lit(None, pl.Float64)
     for (name, mode), errors in evaluated.EXPECTED_ERRORS.items():
         of_range = batch_range().replace_strict(errors, default=errors[evaluated.ANY], return_dtype=pl.Float64)
