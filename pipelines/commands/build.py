@@ -155,5 +155,14 @@ def options_of(given: dict[str, Any]) -> "tuple[BuildOptions, RunOptions]":
     try:
         return BuildOptions.model_validate(build), RunOptions.model_validate(run)
     except ValidationError as error:
-        said = (str(problem["msg"]).removeprefix("Value error, ") for problem in error.errors())
-        raise UserError(f"{'; '.join(said)}.") from None
+        said = [_said(problem["loc"], str(problem["msg"])) for problem in error.errors()]
+        raise UserError("\n".join(said)) from None
+
+
+def _said(location: tuple[int | str, ...], message: str) -> str:
+    """What is wrong with an option, by the name that the command line has for it."""
+    renamed = {"overhead_bytes_per_gpu": "overhead-gb", "host_memory_bytes_per_gpu": "host-memory-gb"}
+    if not location:
+        return f"{message.removeprefix('Value error, ')}."
+    name = str(location[0])
+    return f"--{renamed.get(name, name.replace('_', '-'))}: {message[:1].lower()}{message[1:]}."
