@@ -71,6 +71,9 @@ def _print_tables(inputs: "Inputs") -> None:
     print_table(("format", "files", "rows", "accepted", "duplicate", "superseded", "quarantined"), rows)
     if inputs.faults:
         print(f"Not used:\n{faults_in_words(inputs, at_most=40)}")
+    for account in inputs.accounts:
+        if account.format and not account.rows_read:
+            print(f"{account.path}: a header and no rows")
     reasons: dict[str, int] = {}
     for account in inputs.accounts:
         for reason, count in account.quarantined.items():
