@@ -25,7 +25,7 @@ run: .venv/.made ## build the default lake into ./lake and print its summary
 test: .venv/.made ## run the tests; PYTEST_ARGS="-k name" picks some
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-slow: .venv/.made ## run the tests that take 10 s or more each (killed builds, a schedule, a cluster)
+test-slow: .venv/.made ## run the tests that take 6 s or more each (killed builds, a schedule, a cluster)
 	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 bench: .venv/.made ## run the benchmarks; prints figures and ratios; BENCH_ARGS are passed on

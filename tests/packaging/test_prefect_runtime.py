@@ -110,6 +110,7 @@ def _start(script: str, *arguments: str, **environment: str) -> "subprocess.Pope
     )
 
 
+@pytest.mark.slow
 @pytest.mark.prefect
 def test_two_first_runs_at_once_need_no_server_and_no_network(start: Start, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(WATCH_CONNECTIONS)
@@ -139,6 +140,7 @@ def process_runs(pid: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.prefect
 @pytest.mark.parametrize(
     ("moment", "how"),

@@ -63,6 +63,7 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
         process.communicate(timeout=60)
 
 
+@pytest.mark.slow
 @needs_dask
 @pytest.mark.prefect
 def test_a_local_cluster_gives_the_release_of_threads(tmp_path: Path) -> None:

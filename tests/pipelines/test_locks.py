@@ -145,6 +145,7 @@ def test_a_build_that_lost_the_lock_stops_before_publishing(tmp_path: Path, monk
     assert not (tmp_path / LOCK_FILE).exists()
 
 
+@pytest.mark.slow
 def test_a_live_holder_keeps_the_lock_beyond_its_expiry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder_lock, "HEARTBEAT_S", 0.05)
     monkeypatch.setattr(builder_lock, "EXPIRES_S", 5.0)
