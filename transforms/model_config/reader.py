@@ -50,10 +50,10 @@ def read_model_config(
         hidden_size=architecture.hidden_size,
         max_context_tokens=max_context_tokens(raw),
         attention=merged_groups(architecture.groups),
-        parameters=ParameterCounts(**_parts(counts, "mtp")),
+        parameters=ParameterCounts(**_parts(counts, ParameterCounts.model_fields)),
         moe=architecture.moe,
         stored=_stored_dtypes(tensors, quantization),
-        stored_bytes=StoredBytes(**_parts(stored)),
+        stored_bytes=StoredBytes(**_parts(stored, StoredBytes.model_fields)),
         kv_dtype=quantization.kv_dtype or ("fp16" if quantization.native == "fp16" else "bf16"),
     )
 
@@ -68,18 +68,8 @@ def max_context_tokens(config: RawConfig) -> int | None:
     return stated or None
 
 
-def _parts(counts: Counter[str], *more: str) -> dict[str, int]:
-    names = (
-        "embedding",
-        "output_head",
-        "attention",
-        "dense_mlp",
-        "shared_experts",
-        "routed_experts",
-        "router",
-        "norms",
-    )
-    return {name: counts[name] for name in (*names, *more)}
+def _parts(counts: Counter[str], parts: Iterable[str]) -> dict[str, int]:
+    return {part: counts[part] for part in parts}
 
 
 def _stored_dtypes(tensors: Iterable[Tensor], quantization: Quantization) -> StoredDtypes:
