@@ -47,7 +47,7 @@ lock: ## renew requirements.lock from pyproject.toml; UPGRADE=1 takes the newest
 	$(PYTHON) -m venv "$$tool" && \
 	"$$tool/bin/python" -m pip --disable-pip-version-check --quiet --quiet install uv && \
 	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --no-emit-index-url \
-		--extra dev --extra dask --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--extra dev --extra dask --extra s3 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements.lock pyproject.toml
 
 clean: ## remove the environment, caches and build products; ./lake stays

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "requirements.lock").read_text().splitlines()
 PINS = [Requirement(line) for line in LINES if line and not line.lstrip().startswith("#")]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LOCKED = [*PROJECT["dependencies"], *(PROJECT["optional-dependencies"][extra] for extra in ("dev", "dask"))]
+LOCKED = [*PROJECT["dependencies"], *(PROJECT["optional-dependencies"][extra] for extra in ("dev", "dask", "s3"))]
 WANTED = [Requirement(text) for entry in LOCKED for text in ([entry] if isinstance(entry, str) else entry)]
 
 
