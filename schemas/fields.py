@@ -267,7 +267,12 @@ _real("kv_bytes_per_gpu", "bytes", "KV that the sessions take, per GPU of the re
 _real("max_sessions_mean_context", "sessions", "sessions that fit at their mean context", "Eq. 5")
 _real("max_sessions_p95_context", "sessions", "sessions that fit in 95 of 100 moments", "Step 4")
 _real("max_sessions_peak_context", "sessions", "sessions that fit at their peak context", "Step 4")
-_real("max_sessions", "sessions", "the limit applied", "Step 4")
+_real("max_sessions", "sessions", "the limit applied: the lesser of max_parked_sessions and max_in_flight_requests / "
+      "activity_fraction", "Step 4")  # fmt: skip
+_real("max_parked_sessions", "sessions", "sessions whose KV has a place while they pause; NULL where idle KV needs "
+      "none", "Step 4", nullable=True)  # fmt: skip
+_real("max_in_flight_requests", "requests", "requests in flight whose KV the GPUs that decode hold; NULL where one "
+      "memory holds all sessions, pausing or not", "Step 4", nullable=True)  # fmt: skip
 _real("kv_utilization_fraction", "-", "sessions / max_sessions; NULL where none fits", "Step 4", nullable=True)
 _count("least_tp_that_fits", "GPUs", "least GPUs of a rank that hold the weights, a power of two; NULL where they do",
        "Step 4", nullable=True)  # fmt: skip

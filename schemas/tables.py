@@ -46,7 +46,7 @@ _AGENT_POINT = (
     "cluster_replicas", "turns_per_s_per_cluster_gpu", "tasks_per_hour_per_cluster_gpu",
     "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "kv_bytes_per_gpu",
     "max_sessions_mean_context", "max_sessions_p95_context", "max_sessions_peak_context", "max_sessions",
-    "kv_utilization_fraction", "kv_layout", "least_tp_that_fits",
+    "max_parked_sessions", "max_in_flight_requests", "kv_utilization_fraction", "kv_layout", "least_tp_that_fits",
     "feasible", "infeasible_reason", "binding_limit", "on_frontier", "on_frontier_3d",
 )  # fmt: skip
 _OPERATING_POINT = (

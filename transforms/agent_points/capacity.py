@@ -80,6 +80,8 @@ def _with_limits(
     }
     return points.with_columns(
         **limits,
+        max_parked_sessions=pl.when(c("_parked_limit").is_finite()).then("_parked_limit"),
+        max_in_flight_requests="_in_flight_slots",
         max_sessions=pl.min_horizontal(c("_parked_limit"), in_flight),
         binding_limit=pl.when(c("_parked_limit") <= in_flight).then(pl.lit(name)).otherwise(pl.lit(in_flight_limit)),
     )

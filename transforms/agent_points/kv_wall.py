@@ -8,6 +8,7 @@ from transforms.agent_points.feasibility import WALL_REASONS
 from transforms.agent_points.sessions import stations
 from transforms.configurations import CURVE_ID
 from transforms.equations import closed_loop as loop
+from transforms.equations.curve import sessions_at_wall
 
 
 def wall_points(points: pl.DataFrame, scenario: Scenario, closed_loop: loop.ClosedLoop) -> pl.DataFrame:
@@ -47,14 +48,10 @@ def wall_points(points: pl.DataFrame, scenario: Scenario, closed_loop: loop.Clos
 
 
 def _sessions_at_wall(think_time_s: float) -> pl.Expr:
-    """Sessions at which a limit is met: the parked KV, or the decode slots for those in flight.
-
-    With R linear in C, ``C * R/(R + Z) = slots`` is a quadratic in C.
-    """
+    """Sessions at which a limit is met: the parked KV, or the decode slots for those in flight."""
     c = pl.col
-    slope = (c("_next_turn_latency_ms") - c("turn_latency_ms")) / 1e3 / (c("_next_sessions") - c("sessions"))
-    at_zero = c("turn_latency_ms") / 1e3 - slope * c("sessions")
-    half = (at_zero - slope * c("_in_flight_slots")) / 2
-    constant = c("_in_flight_slots") * (at_zero + think_time_s)
-    root = constant / (half + (half**2 + slope * constant).sqrt())
-    return pl.min_horizontal(c("_parked_limit"), root.fill_nan(None), c("_next_sessions"))
+    wall: pl.Expr = sessions_at_wall(
+        c("sessions"), c("turn_latency_ms") / 1e3, c("_next_sessions"), c("_next_turn_latency_ms") / 1e3,
+        think_time_s, c("_parked_limit"), c("_in_flight_slots"),
+    )  # fmt: skip
+    return wall
