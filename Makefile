@@ -22,11 +22,11 @@ help: ## list the targets
 run: .venv/.made ## build the default lake into ./lake and print its summary
 	@$(BIN)/agent-pareto build --out lake
 
-test: .venv/.made ## run the tests; PYTEST_ARGS="-k name" picks some
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: .venv/.made ## run the tests on all cores; PYTEST_ARGS="-k name" picks some
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 test-slow: .venv/.made ## run the tests that take 6 s or more each (killed builds, a schedule, a cluster)
-	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m slow --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 bench: .venv/.made ## run the benchmarks; prints figures and ratios; BENCH_ARGS are passed on
 	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
