@@ -105,7 +105,7 @@ def test_a_python_that_is_too_old_is_named(checkout: Checkout) -> None:
 def test_pytest_arguments_are_passed_on(checkout: Checkout) -> None:
     checkout.make("run")
     checkout.make("test", "PYTEST_ARGS=-k 'one or two' -x")
-    assert checkout.calls.read_text() == "-m pytest -k one or two -x\n"
+    assert checkout.calls.read_text() == "-m pytest --numprocesses auto --dist loadfile -k one or two -x\n"
 
 
 def test_clean_leaves_the_lake(checkout: Checkout) -> None:

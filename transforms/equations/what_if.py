@@ -6,8 +6,8 @@ them may be floats, NumPy arrays or Polars expressions. Latencies in seconds, ra
 
 What is exact, against carrying the serving points anew:
 
-- Another pause: every figure here, ``max_sessions`` too, on every row that is not ``interpolated``. Interpolated rows are points of the
-  KV wall, which moves: drop them and put them anew with ``curve.sessions_at_wall``.
+- Another pause: every figure here, ``max_sessions`` too, on every row that is not ``interpolated``. Interpolated rows
+  are points of the KV wall, which moves: drop them and put them anew with ``curve.sessions_at_wall``.
 - Another number of sessions: the operating point of Step 7, with ``curve.in_flight_between`` two rows of a curve and
   ``figures_of_sessions``.
 - Another hit rate: exact at 0, 1 and the published rate. Between them the latency and the time per request are taken
