@@ -8,6 +8,7 @@ import polars as pl
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import conform, empty_frame
 from schemas.scenarios import Scenario
+from transforms.cache import constant_hit_rate
 
 
 def hardware_table(hardware: HardwareCatalogue) -> pl.DataFrame:
@@ -57,7 +58,7 @@ def scenarios_table(scenarios: Iterable[Scenario]) -> pl.DataFrame:
     """The table ``scenarios``."""
     same_name = (
         "turns", "think_time_s", "initial_prompt_tokens", "new_tokens_per_turn", "output_tokens_per_turn",
-        "output_retention_fraction", "first_turn_new_tokens", "shared_prefix_tokens", "cache_hit_rate",
+        "output_retention_fraction", "first_turn_new_tokens", "shared_prefix_tokens",
         "mean_context_tokens", "peak_context_tokens",
     )  # fmt: skip
     rows: list[dict[str, object]] = [
@@ -67,6 +68,9 @@ def scenarios_table(scenarios: Iterable[Scenario]) -> pl.DataFrame:
             "scenario_sessions": scenario.sessions,
             "scenario_gpus": scenario.gpus,
             "scenario_source": scenario.source,
+            "cache_model": scenario.cache.model,
+            "cache_hit_rate": constant_hit_rate(scenario),
+            "cache_kept_s": getattr(scenario.cache, "kept_s", None),
             **{name: getattr(scenario, name) for name in same_name},
         }
         for scenario in scenarios

@@ -10,6 +10,7 @@ from typing import Final
 
 import polars as pl
 
+from schemas.caches import CACHE_MODELS
 from schemas.dtypes import KV_DTYPES, WEIGHT_DTYPES
 
 TEXT: Final = pl.String()
@@ -368,6 +369,10 @@ _real("shared_prefix_tokens", "tokens", "prefix that all sessions share [S]", "s
 _count("scenario_sessions", "sessions", "sessions of the operating point [C]; NULL if not fixed", "scenario",
        nullable=True)  # fmt: skip
 _count("scenario_gpus", "GPUs", "GPUs of the operating point; NULL if not fixed", "scenario", nullable=True)
+_text("cache_model", "what decides whether a turn finds its session's prefix: fixed, one chance for all; ttl, a pause "
+      "no longer than cache_kept_s", "scenario", allowed=CACHE_MODELS)  # fmt: skip
+_real("cache_kept_s", "s", "longest pause that a prefix outlives; NULL unless cache_model is ttl", "scenario",
+      nullable=True)  # fmt: skip
 _text("scenario_source", "where the scenario comes from", "scenario")
 
 # --- accounting -----------------------------------------------------------------------------------

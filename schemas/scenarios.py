@@ -1,9 +1,10 @@
 """The scenario catalogue: how the sessions of an agent workload behave (MODEL section 2)."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from schemas.caches import Cache, FixedCache
 from schemas.slugs import Slug
 from schemas.trace_statistics import TraceStatistics
 
@@ -13,15 +14,6 @@ Tokens = Annotated[float, Field(ge=0.0, le=1e9)]
 SomeTokens = Annotated[float, Field(gt=0.0, le=1e9)]
 TokensFromOne = Annotated[float, Field(ge=1.0, le=1e9)]
 Seconds = Annotated[float, Field(ge=0.0, le=1e7)]
-
-
-class FixedCache(BaseModel):
-    """A cache that keeps a session's prefix with one chance, whatever the pause."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    model: Literal["fixed"] = "fixed"
-    hit_rate: Fraction
 
 
 class Scenario(BaseModel):
@@ -48,7 +40,7 @@ class Scenario(BaseModel):
         ),
         description="tokens to prefill in turn 1 on a hit; L0 - S where nothing is said [n1]",
     )
-    cache: FixedCache = Field(description="chance that a turn finds its prefix cached [h]")
+    cache: Cache = Field(description="what decides whether a turn finds its prefix; short for fixed: cache_hit_rate")
     sessions: int | None = Field(default=None, ge=1, le=10**9, description="sessions of the operating point [C]")
     gpus: int | None = Field(default=None, ge=1, le=10**6, description="GPUs that serve those sessions")
     statistics: TraceStatistics | None = Field(default=None, description="what a fit on real traces found")
@@ -56,8 +48,13 @@ class Scenario(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _expand_short_forms(cls, given: Any) -> Any:
-        """``cache_hit_rate: x`` is short for a fixed cache."""
-        if not isinstance(given, dict) or "cache_hit_rate" not in given:
+        """``cache_hit_rate: x`` is short for a fixed cache, and a cache without a model is a fixed one."""
+        if not isinstance(given, dict):
+            return given
+        cache = given.get("cache")
+        if isinstance(cache, dict) and "model" not in cache:
+            given = given | {"cache": cache | {"model": "fixed"}}
+        if "cache_hit_rate" not in given:
             return given
         if "cache" in given:
             raise ValueError("cache_hit_rate and cache say the same thing: give one of them")
@@ -78,6 +75,9 @@ class Scenario(BaseModel):
 
     @property
     def cache_hit_rate(self) -> float:
+        """h of a fixed cache. Raises ``ValueError`` for the others, whose hit rate is an outcome."""
+        if not isinstance(self.cache, FixedCache):
+            raise ValueError(f"scenario {self.slug}: its cache ({self.cache.model}) states no hit rate")
         return self.cache.hit_rate
 
     @property

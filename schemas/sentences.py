@@ -36,6 +36,7 @@ _DEMANDS: dict[str, str] = {
     "less_than_equal": "must be {le} or less",
     "literal_error": "must be {expected}",
     "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
     "dict_type": _MAPPING,
     "tuple_type": _LIST,
     "list_type": _LIST,
@@ -79,7 +80,9 @@ def explain(error: ValidationError, model: type[BaseModel], written: object) -> 
     for detail in error.errors(include_url=False):
         if detail["type"] in _CONSEQUENCES:
             continue
-        location: Location = detail["loc"]
+        location = _without_tags(model, detail["loc"])
+        if detail["type"] == "union_tag_invalid":  # the entry's kind is none of the known ones
+            location = (*location, detail["ctx"]["discriminator"].strip("'"))
         for short, full in short_forms.items():
             if location[: len(full)] == full and isinstance(written, Mapping) and short in written:
                 location = (short, *location[len(full) :])
@@ -87,11 +90,14 @@ def explain(error: ValidationError, model: type[BaseModel], written: object) -> 
         if detail["type"] == "missing":
             sentence = f"{name} is missing"
         elif detail["type"] == "extra_forbidden":
-            known = sorted(_known_fields(model, location[:-1]))
+            known = sorted(_known_fields(model, detail["loc"][:-1]))
             if len(location) == 1:
                 known += sorted(short_forms)
             suggestion = did_you_mean(str(location[-1]), known)
             sentence = f"{name} is not a field.{suggestion} The fields are {', '.join(known)}"
+        elif detail["type"] == "union_tag_invalid":
+            kind = detail["input"].get(location[-1])
+            sentence = f"{name} is {show(kind)}, must be one of {detail['ctx']['expected_tags']}"
         elif detail["type"] == "value_error":
             sentence = str(detail["ctx"]["error"]).rstrip(".")
         else:
@@ -117,11 +123,36 @@ def _known_fields(model: type[BaseModel], location: Location) -> set[str]:
     """Fields that may stand at this place of a model; empty where it takes any key."""
     models = {model}
     for part in location:
-        if isinstance(part, str):
-            fields = [candidate.model_fields[part] for candidate in models if part in candidate.model_fields]
-            if fields:  # else the tag of a union: the same models go on
-                models = {found for field in fields for found in _models_in(field.annotation)}
+        models, _ = _followed(models, part)
     return {name for candidate in models for name in candidate.model_fields}
+
+
+def _without_tags(model: type[BaseModel], location: Location) -> Location:
+    """The location as the file has it: pydantic names the kind that it took an entry for after the field."""
+    models, kept = {model}, []
+    for part in location:
+        models, is_tag = _followed(models, part)
+        if not is_tag:
+            kept.append(part)
+    return tuple(kept)
+
+
+def _followed(models: set[type[BaseModel]], part: str | int) -> tuple[set[type[BaseModel]], bool]:
+    """The models at a part of a location below these models, and whether the part is the tag of a union."""
+    if isinstance(part, int):
+        return models, False
+    fields = [candidate.model_fields[part] for candidate in models if part in candidate.model_fields]
+    if fields:
+        return {found for field in fields for found in _models_in(field.annotation)}, False
+    tagged = {candidate for candidate in models if _kind(candidate) == part}
+    return (tagged, True) if tagged and len(models) > 1 else (models, False)
+
+
+def _kind(model: type[BaseModel]) -> str | None:
+    """The tag of a model that stands in a union: the one value of its field ``model``."""
+    field = model.model_fields.get("model")
+    values = typing.get_args(field.annotation) if field is not None else ()
+    return str(values[0]) if len(values) == 1 else None
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

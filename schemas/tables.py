@@ -176,8 +176,9 @@ TABLES: Final[dict[str, Table]] = {
             (
                 "scenario", "scenario_name", "turns", "think_time_s", "initial_prompt_tokens",
                 "new_tokens_per_turn", "output_tokens_per_turn", "output_retention_fraction",
-                "first_turn_new_tokens", "shared_prefix_tokens", "cache_hit_rate", "mean_context_tokens",
-                "peak_context_tokens", "scenario_sessions", "scenario_gpus", "scenario_source",
+                "first_turn_new_tokens", "shared_prefix_tokens", "cache_model", "cache_hit_rate",
+                "cache_kept_s", "mean_context_tokens", "peak_context_tokens", "scenario_sessions", "scenario_gpus",
+                "scenario_source",
             ),
             ("scenario",),
         ),

@@ -12,9 +12,10 @@ from typing import Final
 
 import polars as pl
 
+from schemas.caches import FixedCache
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.options import MappingOptions
-from schemas.scenarios import FixedCache, Scenario
+from schemas.scenarios import Scenario
 from transforms.agent_points.carry import Setting, carry_points
 from transforms.agent_points.evidence import batch_range
 from transforms.configurations import CONFIGURATION

@@ -137,7 +137,7 @@ def _row(scenario: "Scenario") -> tuple[str, ...]:
         f"{scenario.new_tokens_per_turn:,.0f}",
         f"{scenario.output_tokens_per_turn:,.0f}",
         f"{scenario.output_retention_fraction:g}",
-        f"{scenario.cache_hit_rate:g}",
+        str(scenario.cache),
         f"{scenario.mean_context_tokens:,.0f}",
         f"{scenario.peak_context_tokens:,.0f}",
         "-" if scenario.sessions is None else f"{scenario.sessions:,}",

@@ -32,7 +32,7 @@ def print_summary(scenario: Scenario) -> None:
         f"Scenario: N {scenario.turns:g}, Z {scenario.think_time_s:g} s, L0 {scenario.initial_prompt_tokens:,.0f},"
         f" dL {scenario.new_tokens_per_turn:,.0f}, OSL {scenario.output_tokens_per_turn:,.0f},"
         f" r {scenario.output_retention_fraction:g}, S {scenario.shared_prefix_tokens:,.0f},"
-        f" h {scenario.cache_hit_rate:g}; mean context {scenario.mean_context_tokens:,.0f},"
+        f" h {scenario.cache}; mean context {scenario.mean_context_tokens:,.0f},"
         f" peak {scenario.peak_context_tokens:,.0f} tokens."
     )
 

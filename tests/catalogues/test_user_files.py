@@ -75,7 +75,7 @@ def test_a_scenario_file_is_used_alone_and_in_the_order_of_the_specs(write: Writ
     chosen = load_scenarios(["deep-reasoning", str(path), "code-agent", "deep-reasoning"])
     assert [s.slug for s in chosen] == ["deep-reasoning", "mine", "code-agent"]
     assert chosen[1].initial_prompt_tokens == 8_000
-    assert chosen[1].cache.hit_rate == 0.9
+    assert chosen[1].cache_hit_rate == 0.9
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,13 @@ def test_two_different_scenarios_of_one_slug(write: Write) -> None:
             "cache_hit_rate: 0.9",
             "cache: {model: magic, hit_rate: 1}",
             8,
-            "cache.model is 'magic', must be 'fixed'.",
+            "cache.model is 'magic', must be one of 'fixed', 'ttl'.",
         ),
+        ("cache_hit_rate: 0.9", "cache: {model: [lru]}", 8, "cache.model is a list, must be one of"),
+        ("cache_hit_rate: 0.9", "cache: {model: ttl}", 8, "cache.kept_s is missing."),
+        ("cache_hit_rate: 0.9", "cache: {model: ttl, kept_s: 5 min}", 8, "cache.kept_s is '5 min', must be a number"),
+        ("cache_hit_rate: 0.9", "cache: {model: ttl, kept_s: .inf}", 8, "cache.kept_s is .inf, must be a finite"),
+        ("cache_hit_rate: 0.9", "cache: {model: ttl, hit_rate: 1}", 8, "The fields are kept_s, model."),
         ("cache_hit_rate: 0.9", "cache: 0.9", 8, "cache is 0.9, must be a mapping of fields."),
         ("cache_hit_rate: 0.9", "cache_hit_rate: 0.9\n    cache: {hit_rate: 1}", 2, "give one of them."),
         (

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from schemas.scenarios import FixedCache, Scenario
+from schemas.caches import FixedCache
+from schemas.scenarios import Scenario
 from tests.second_opinion.real_curves import TABLES, roofline_points, setting_of, table_points
 from transforms.agent_points.carry import carry_points
 from transforms.configurations import SCHEDULE_ID

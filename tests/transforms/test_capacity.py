@@ -5,10 +5,11 @@ import math
 import polars as pl
 import pytest
 
+from schemas.caches import FixedCache
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec, ParameterCounts, StoredBytes
 from schemas.options import MappingOptions
-from schemas.scenarios import FixedCache, Scenario
+from schemas.scenarios import Scenario
 from tests.transforms.factory import (
     agent_points,
     article_scenario,

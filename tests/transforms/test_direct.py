@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from schemas.scenarios import FixedCache
+from schemas.caches import FixedCache
 from tests.transforms.factory import MIXED_BACKENDS, agent_points, article_scenario, setting, shipped_points
 from transforms.agent_points.columns import ROW_FIGURES
 from transforms.agent_points.select import select_rows

@@ -6,8 +6,9 @@ from itertools import pairwise
 import polars as pl
 import pytest
 
+from schemas.caches import FixedCache
 from schemas.options import RooflinePreset
-from schemas.scenarios import FixedCache, Scenario
+from schemas.scenarios import Scenario
 from tests.transforms.factory import (
     agent_points,
     article_scenario,

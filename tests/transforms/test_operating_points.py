@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from schemas.caches import FixedCache
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from schemas.options import ClosedLoop, RooflinePreset
-from schemas.scenarios import FixedCache, Scenario
+from schemas.scenarios import Scenario
 from tests.transforms.factory import (
     MIXED_BACKENDS,
     article_scenario,

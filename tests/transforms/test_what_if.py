@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from schemas.scenarios import FixedCache
+from schemas.caches import FixedCache
 from tests.transforms.factory import article_scenario, roofline_points, setting, shipped_points
 from transforms.agent_points.carry import carry_points
 from transforms.agent_points.sessions import stations

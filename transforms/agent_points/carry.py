@@ -23,6 +23,7 @@ from transforms.agent_points.roofline_points import carry_roofline
 from transforms.agent_points.select import apply_direct, select_rows
 from transforms.agent_points.sessions import add_session_figures, close_loop
 from transforms.agent_points.workload import Workload, agent_workload
+from transforms.cache import constant_hit_rate
 from transforms.configurations import number_configurations
 
 
@@ -109,7 +110,7 @@ def _with_scenario(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     return points.with_columns(
         scenario=pl.lit(scenario.slug),
         scenario_name=pl.lit(scenario.name),
-        cache_hit_rate=pl.lit(scenario.cache_hit_rate),
+        cache_hit_rate=pl.lit(constant_hit_rate(scenario)),
         mean_context_tokens=pl.lit(scenario.mean_context_tokens),
         peak_context_tokens=pl.lit(scenario.peak_context_tokens),
     )

@@ -3,11 +3,13 @@
 import numpy as np
 import polars as pl
 
+from schemas.caches import FixedCache
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
-from schemas.scenarios import FixedCache, Scenario
+from schemas.scenarios import Scenario
 from transforms.agent_points.columns import kv_element_bytes
 from transforms.agent_points.gpu import Gpu
+from transforms.cache import constant_hit_rate
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import kv_bytes_on_rank
 from transforms.numbers import Number
@@ -34,7 +36,7 @@ def reload_ms(scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> t
 
     def load_ms(tokens: float) -> Number:
         on_rank = kv_bytes_on_rank(spec.attention, tokens, kv_element_bytes(), tp)
-        return scenario.cache_hit_rate * 1e3 * on_rank / tp / link
+        return constant_hit_rate(scenario) * 1e3 * on_rank / tp / link
 
     return load_ms(float(np.mean(cached))), load_ms(float(cached[0])), load_ms(float(cached[-1]))
 

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 
 from schemas.scenarios import Scenario
+from transforms.cache import constant_hit_rate
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations.context import turn_profile
 
@@ -36,7 +37,7 @@ def apply_direct(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
 
     Takes rows that were carried; what the first and last turn differ from the mean is kept.
     """
-    c, hit = pl.col, scenario.cache_hit_rate
+    c, hit = pl.col, constant_hit_rate(scenario)
     direct = c("_is_direct")
     ttft = hit * c("row_ttft_ms") + (1 - hit) * c("_miss_ttft_ms")
     tpot = hit * c("row_tpot_ms") + (1 - hit) * c("_miss_tpot_ms")
@@ -66,7 +67,7 @@ def _mark_direct(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
         c("osl_tokens"), scenario.output_tokens_per_turn
     )
     is_hit = at_context & _near(c("isl_tokens") - c("prefix_tokens"), new_on_hit) & (c("source") != "roofline")
-    if scenario.cache_hit_rate == 1.0:
+    if constant_hit_rate(scenario) == 1.0:
         return points.with_columns(
             _is_direct=is_hit,
             _miss_ttft_ms="row_ttft_ms",

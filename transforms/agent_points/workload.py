@@ -7,6 +7,7 @@ import numpy as np
 
 from schemas.models import AttentionGroup
 from schemas.scenarios import Scenario
+from transforms.cache import constant_hit_rate
 from transforms.equations.context import Array, turn_profile
 from transforms.equations.kv_memory import attention_flops
 
@@ -38,7 +39,7 @@ def agent_workload(
     A hit and a miss are two different prefills: both are evaluated, their results are mixed h : 1-h.
     """
     turns = turn_profile(scenario, prefill_sees_output=prefill_sees_output)
-    hit = scenario.cache_hit_rate
+    hit = constant_hit_rate(scenario)
     new = hit * turns.new_on_hit + (1.0 - hit) * turns.new_on_miss
     flops = hit * _flops(groups, turns.context, turns.new_on_hit) + (1.0 - hit) * _flops(
         groups, turns.context, turns.new_on_miss

@@ -1,5 +1,6 @@
 """Cache survival (Step 5, MODEL section 7): which share of the turns still finds its session's prefix in memory."""
 
+from transforms.cache.constant import constant_hit_rate
 from transforms.cache.models import (
     CacheLoad,
     CacheModel,
@@ -22,6 +23,7 @@ __all__ = [
     "PauseDistribution",
     "SessionShape",
     "TimeToLive",
+    "constant_hit_rate",
     "session_shape",
     "settle_hit_rate",
 ]

@@ -79,7 +79,7 @@ def session_shape(
             parked=between_turns(parked**2),
             at_end=float(parked[-1] ** 2),
         ),
-        most_hit_rate=_most_hit_rate(scenario) if most_hit_rate is None else most_hit_rate,
+        most_hit_rate=unbounded_hit_rate(scenario) if most_hit_rate is None else most_hit_rate,
     )
 
 
@@ -92,6 +92,7 @@ def scenario_pauses(scenario: Scenario) -> PauseDistribution:
     return PauseDistribution(fitted.values * (scenario.think_time_s / fitted.mean_s), fitted.weights, continuous=True)
 
 
-def _most_hit_rate(scenario: Scenario) -> float:
+def unbounded_hit_rate(scenario: Scenario) -> float:
+    """h of a cache that never forgets, as the scenario's statistics have it; 1 where they do not say."""
     found = scenario.statistics
     return found.cache.cache_hit_rate if found is not None and found.cache.reuse == "bounded" else 1.0

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from schemas.scenarios import FixedCache, Scenario
+from schemas.caches import FixedCache
+from schemas.scenarios import Scenario
 from schemas.trace_statistics import (
     CacheHits,
     Pauses,
