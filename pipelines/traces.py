@@ -83,7 +83,7 @@ def fit_scenario(paths: Sequence[Path], options: FitOptions) -> Scenario:
 def write_scenario(scenario: Scenario, out: Path) -> None:
     """Write a scenario file, in one step. Raises ``UserError`` where it cannot be written."""
     entry = scenario.model_dump(mode="json", exclude_none=True)
-    header = "# Made by `agent-pareto scenarios fit`. Fields: `agent-pareto scenarios list`; a build reads the means.\n"
+    header = "# Made by `agent-pareto scenarios fit`. Fields: `agent-pareto scenarios list`.\n"
     text = header + yaml.safe_dump({"scenarios": [entry]}, sort_keys=False, allow_unicode=True, width=110)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,12 @@
 """The scenario catalogue: how the sessions of an agent workload behave (MODEL section 2)."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemas.caches import Cache, FixedCache
+from schemas.distributions import Distribution, Distributions
 from schemas.slugs import Slug
 from schemas.trace_statistics import TraceStatistics
 
@@ -22,7 +24,10 @@ class Scenario(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     #: What a file may write in place of a field, and the field that it stands for.
-    short_forms: ClassVar[dict[str, tuple[str, ...]]] = {"cache_hit_rate": ("cache", "hit_rate")}
+    short_forms: ClassVar[dict[str, tuple[str, ...]]] = {
+        "cache_hit_rate": ("cache", "hit_rate"),
+        **{name: ("distributions", name) for name in Distributions.model_fields},
+    }
 
     slug: Slug
     name: str = Field(default_factory=lambda given: str(given.get("slug")), min_length=1)
@@ -41,6 +46,7 @@ class Scenario(BaseModel):
         description="tokens to prefill in turn 1 on a hit; L0 - S where nothing is said [n1]",
     )
     cache: Cache = Field(description="what decides whether a turn finds its prefix; short for fixed: cache_hit_rate")
+    distributions: Distributions | None = Field(default=None, description="how quantities vary about their means")
     sessions: int | None = Field(default=None, ge=1, le=10**9, description="sessions of the operating point [C]")
     gpus: int | None = Field(default=None, ge=1, le=10**6, description="GPUs that serve those sessions")
     statistics: TraceStatistics | None = Field(default=None, description="what a fit on real traces found")
@@ -48,9 +54,13 @@ class Scenario(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _expand_short_forms(cls, given: Any) -> Any:
-        """``cache_hit_rate: x`` is short for a fixed cache, and a cache without a model is a fixed one."""
+        """``cache_hit_rate: x`` is short for a fixed cache, and a cache without a model is a fixed one.
+
+        A distribution in place of a number is short for its mean and the distribution.
+        """
         if not isinstance(given, dict):
             return given
+        given = _with_means(given)
         cache = given.get("cache")
         if isinstance(cache, dict) and "model" not in cache:
             given = given | {"cache": cache | {"model": "fixed"}}
@@ -100,3 +110,24 @@ class Scenario(BaseModel):
     def final_context_tokens(self) -> float:
         """What the article's Step 8 calls the final context: L0 + N * (dL + r * OSL)."""
         return self.initial_prompt_tokens + self.turns * self.context_growth_tokens
+
+
+def _with_means(given: dict[Any, Any]) -> dict[Any, Any]:
+    """An entry whose distributions in place of numbers stand under ``distributions``, their means in their place."""
+    in_place = {name: given[name] for name in Distributions.model_fields if isinstance(given.get(name), Mapping)}
+    if not in_place:
+        return given
+    apart = given.get("distributions") or {}
+    if not isinstance(apart, Mapping):
+        return given
+    for name in in_place:
+        if apart.get(name) is not None:
+            raise ValueError(f"{name} is a distribution and has another under distributions: give one of them")
+    means = {}
+    for name, written in in_place.items():
+        try:
+            means[name] = Distribution.model_validate(written).mean_value
+        except ValidationError:
+            # told where the distribution stands; the number in its place must not add to it
+            means[name] = 1.0
+    return given | means | {"distributions": {**apart, **in_place}}

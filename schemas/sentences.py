@@ -84,7 +84,8 @@ def explain(error: ValidationError, model: type[BaseModel], written: object) -> 
         if detail["type"] == "union_tag_invalid":  # the entry's kind is none of the known ones
             location = (*location, detail["ctx"]["discriminator"].strip("'"))
         for short, full in short_forms.items():
-            if location[: len(full)] == full and isinstance(written, Mapping) and short in written:
+            used = isinstance(written, Mapping) and short in written and full[0] not in written
+            if used and location[: len(full)] == full:
                 location = (short, *location[len(full) :])
         name = _field_name(location)
         if detail["type"] == "missing":
@@ -92,7 +93,7 @@ def explain(error: ValidationError, model: type[BaseModel], written: object) -> 
         elif detail["type"] == "extra_forbidden":
             known = sorted(_known_fields(model, detail["loc"][:-1]))
             if len(location) == 1:
-                known += sorted(short_forms)
+                known += sorted(set(short_forms) - set(known))
             suggestion = did_you_mean(str(location[-1]), known)
             sentence = f"{name} is not a field.{suggestion} The fields are {', '.join(known)}"
         elif detail["type"] == "union_tag_invalid":

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schemas.distributions import QUANTILE_SHARES, Distribution, LogNormalPart
+
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
 Count = Annotated[int, Field(ge=0)]
@@ -28,6 +30,11 @@ class Spread(_Part):
     p99: NotNegative
     most: NotNegative
 
+    def as_distribution(self, at_least: float = 0.0) -> Distribution:
+        """Mean and quantiles as a scenario's field takes them, what is below ``at_least`` raised to it."""
+        told = {name: max(getattr(self, name), at_least) for name in ("mean", "least", *QUANTILE_SHARES, "most")}
+        return Distribution(**told)
+
 
 class LogNormal(_Part):
     """One log-normal of a mixture: its share of the mixture, its median and the deviation of the logarithm."""
@@ -42,6 +49,11 @@ class PauseMixture(_Part):
 
     zero_fraction: Fraction = 0.0
     log_normals: tuple[LogNormal, ...] = Field(min_length=1)
+
+    def as_distribution(self) -> Distribution:
+        """The mixture as a scenario's field takes it."""
+        parts = (LogNormalPart(weight=part.weight, median=part.median_s, sigma=part.sigma) for part in self.log_normals)
+        return Distribution(log_normals=tuple(parts), zero_fraction=self.zero_fraction)
 
 
 class Pauses(_Part):

@@ -97,7 +97,7 @@ def fit(
 ) -> None:
     """Fit a scenario to real agent traces: a scenario file for `build --scenarios FILE`, and a summary.
 
-    The means are what a build uses; quantiles, fitted pauses, hit rates by time-out and what was odd in the
+    The means and the distributions about them are what a build uses; hit rates by time-out and what was odd in the
     traces stand under `statistics:`.
     """
     import math

@@ -137,7 +137,7 @@ def test_two_different_scenarios_of_one_slug(write: Write) -> None:
             "think_time_s: 2.5",
             "think_time_s: 2.5\n    think_tme_s: 2.5",
             5,
-            "think_tme_s is not a field. Did you mean 'think_time_s'? The fields are cache, first_turn",
+            "think_tme_s is not a field. Did you mean 'think_time_s'? The fields are cache, distributions, first_turn",
         ),
         ("turns: 4", "turns: 0", 3, "turns is 0, must be 1 or more."),
         ("turns: 4", "turns: 4000000", 3, "turns is 4000000, must be 1000000 or less."),

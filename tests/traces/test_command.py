@@ -54,8 +54,14 @@ def test_the_file_is_a_scenario_that_a_build_takes(trace: Path, tmp_path: Path) 
     assert (scenario.new_tokens_per_turn, scenario.output_tokens_per_turn) == (10, 100)
     assert (scenario.output_retention_fraction, scenario.shared_prefix_tokens) == (1, 400)
     assert (scenario.first_turn_new_tokens, scenario.cache_hit_rate) == (600, 1)
-    found = scenario.statistics
+    found, varying = scenario.statistics, scenario.distributions
     assert found is not None
+    assert varying is not None
+    assert varying.turns is None  # three in each session
+    mixture, longest = found.pauses_s.mixture, found.pauses_s.all
+    assert mixture is not None
+    assert longest is not None
+    assert varying.think_time_s == mixture.as_distribution().model_copy(update={"most": longest.most})
     assert found.files[0].sha256 == hashlib.sha256(trace.read_bytes()).hexdigest()
     assert (found.files[0].name, found.files[0].bytes, found.files[0].requests) == ("trace.csv", len(table()), 9)
     assert found.linear_mean_context_tokens == found.input_tokens.mean == 1110

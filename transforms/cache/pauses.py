@@ -3,23 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from statistics import NormalDist
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from schemas.distribution_nodes import nodes_of, scaled_nodes
+from schemas.distributions import Distribution
 from schemas.trace_statistics import PauseMixture, Spread
 
 Array = npt.NDArray[np.float64]
-
-#: Log-normals: trapezoids in the standard normal variable, this step and this far out (beyond sigma, for the mean).
-_STEP: Final = 0.02
-_REACH: Final = 8.0
-#: The shares whose quantiles a ``Spread`` has, and 40 places between two of them.
-_SHARES: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-_BETWEEN: Final[Array] = (np.arange(40) + 0.5) / 40
 
 
 @dataclass(frozen=True)
@@ -51,38 +43,22 @@ class PauseDistribution:
         return PauseDistribution(values, sums / sums.sum())
 
     @staticmethod
+    def of(distribution: Distribution, mean_s: float | None = None) -> "PauseDistribution":
+        """A distribution of a scenario file, scaled to the mean if one is given."""
+        nodes = nodes_of(distribution) if mean_s is None else scaled_nodes(distribution, mean_s)
+        if distribution.values is not None:
+            return PauseDistribution.empirical(*nodes)
+        return PauseDistribution(*nodes, continuous=True)
+
+    @staticmethod
     def log_normals(mixture: PauseMixture) -> "PauseDistribution":
         """A mixture of log-normals, and the share of pauses that are 0."""
-        values, weights = [np.zeros(1)], [np.array([mixture.zero_fraction])]
-        for part in mixture.log_normals:
-            normal = np.arange(-_REACH, _REACH + part.sigma + _STEP, _STEP)
-            density = np.exp(-(normal**2) / 2)
-            values.append(part.median_s * np.exp(part.sigma * normal))
-            weights.append((1 - mixture.zero_fraction) * part.weight * density / density.sum())
-        value, weight = np.concatenate(values), np.concatenate(weights)
-        order = np.argsort(value)
-        return PauseDistribution(value[order], weight[order] / weight.sum(), continuous=True)
+        return PauseDistribution.of(mixture.as_distribution())
 
     @staticmethod
     def quantiles(spread: Spread) -> "PauseDistribution":
-        """From quantiles: between two of them as a log-normal through both (evenly where one is 0), the mean kept.
-
-        What the quantiles miss of the mean is made up for in the top percent, within the largest pause.
-        """
-        at = (spread.p10, spread.p25, spread.p50, spread.p75, spread.p90, spread.p95, spread.p99)
-        edges = (0.0, *_SHARES)
-        values = []
-        for place, (low, high) in enumerate(pairwise(edges)):
-            first = max(place - 1, 0)  # the lowest tenth follows the next two quantiles
-            found = _along(low + (high - low) * _BETWEEN, _SHARES[first : first + 2], at[first : first + 2])
-            values.append(np.maximum(found, spread.least))
-        weights = [np.full(len(_BETWEEN), width / len(_BETWEEN)) for width in np.diff(edges)]
-        body = float(sum(value @ weight for value, weight in zip(values, weights, strict=True)))
-        top = 1 - _SHARES[-1]
-        tail = float(np.clip((spread.mean - body) / top, spread.p99, spread.most))
-        values.append(_tail(spread.p99, spread.most, tail))
-        weights.append(np.full(len(_BETWEEN), top / len(_BETWEEN)))
-        return PauseDistribution(np.concatenate(values), np.concatenate(weights), continuous=True)
+        """From the quantiles of a fit, the mean kept."""
+        return PauseDistribution.of(spread.as_distribution())
 
     @cached_property
     def mean_s(self) -> float:
@@ -134,27 +110,3 @@ class PauseDistribution:
         values, counts = np.unique(self.values, return_counts=True)
         zero = values[(values == 0) & (self.weights[0] > 0)]
         return np.concatenate((zero, values[counts > 2]))
-
-
-def _along(shares: Array, known: tuple[float, ...], values: tuple[float, ...]) -> Array:
-    """Values at these shares of the log-normal through two quantiles; of a straight line where the first is 0."""
-    (low, high), (at_low, at_high) = known, values
-    if at_low <= 0:
-        return np.asarray(at_low + (at_high - at_low) * (shares - low) / (high - low))
-    score = NormalDist().inv_cdf
-    steps = (np.array([score(float(share)) for share in shares]) - score(low)) / (score(high) - score(low))
-    return np.asarray(at_low * (at_high / at_low) ** steps)
-
-
-def _tail(low: float, high: float, mean: float) -> Array:
-    """Values from low to high with this mean: powers of even steps, found by bisection."""
-    if high <= low:
-        return np.full(len(_BETWEEN), low)
-    least, most = 1e-3, 1e3
-    for _ in range(60):
-        power = np.sqrt(least * most)
-        if (low + (high - low) * _BETWEEN**power).mean() > mean:
-            least = power
-        else:
-            most = power
-    return np.asarray(low + (high - low) * _BETWEEN ** np.sqrt(least * most))

@@ -48,9 +48,9 @@ def session_shape(
 
     ``held`` gives the memory of a context of so many tokens, the part that all sessions share left out; by default
     the tokens themselves, less S. A turn holds its context and half of its output while it is served, context and
-    output when it is parked. Pauses: those given; else the fitted mixture of the scenario's statistics, scaled
-    to the scenario's mean pause; else that mean each time. The most that a cache can find: as given; else what the
-    scenario's statistics say of a cache that never forgets; else all.
+    output when it is parked. Pauses: those given; else the scenario's distribution, else the fitted mixture of its
+    statistics, each scaled to its mean pause; else that mean each time. The most that a cache can find: as given;
+    else what the scenario's statistics say of a cache that never forgets; else all.
     """
     profile = turn_profile(scenario)
 
@@ -85,11 +85,12 @@ def session_shape(
 
 def scenario_pauses(scenario: Scenario) -> PauseDistribution:
     """The pauses of a scenario: see ``session_shape``."""
-    mixture = None if scenario.statistics is None else scenario.statistics.pauses_s.mixture
-    if mixture is None or scenario.think_time_s == 0:
+    form = None if scenario.distributions is None else scenario.distributions.think_time_s
+    if form is None and scenario.statistics is not None and scenario.statistics.pauses_s.mixture is not None:
+        form = scenario.statistics.pauses_s.mixture.as_distribution()
+    if form is None or scenario.think_time_s == 0:
         return PauseDistribution.constant(scenario.think_time_s)
-    fitted = PauseDistribution.log_normals(mixture)
-    return PauseDistribution(fitted.values * (scenario.think_time_s / fitted.mean_s), fitted.weights, continuous=True)
+    return PauseDistribution.of(form, scenario.think_time_s)
 
 
 def unbounded_hit_rate(scenario: Scenario) -> float:

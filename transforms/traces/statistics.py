@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from pydantic import ValidationError
+
 from schemas.caches import FixedCache
+from schemas.distributions import Distribution, Distributions
 from schemas.scenarios import Scenario
 from schemas.trace_statistics import (
     CacheHits,
@@ -85,7 +88,7 @@ def scenario_from(
     name: str | None = None,
     timeout_s: float | None = None,
 ) -> Scenario:
-    """The scenario of these statistics: means, to four digits.
+    """The scenario of these statistics: means, to four digits, and how the quantities vary about them.
 
     S is what a session's first request found of other sessions' input. h is the share of what later turns could
     reuse that a cache finds, one that forgets after ``timeout_s`` (a time-out that was measured) or never.
@@ -114,8 +117,39 @@ def scenario_from(
         shared_prefix_tokens=max(shared, 0.0),
         first_turn_new_tokens=initial - max(shared, 0.0),
         cache=FixedCache(hit_rate=_rounded(hit_rate)),
+        distributions=_distributions(statistics),
         statistics=statistics,
     )
+
+
+def _distributions(statistics: TraceStatistics) -> Distributions | None:
+    """The quantities of the scenario that vary in the traces; pauses as log-normals, the others by their quantiles."""
+    pauses = statistics.pauses_s
+    found = Distributions(
+        turns=_varying(statistics.turns, at_least=1.0),
+        think_time_s=_varying(pauses.all) and _of_pauses(pauses),
+        initial_prompt_tokens=_varying(statistics.initial_prompt_tokens),
+        new_tokens_per_turn=_varying(statistics.new_tokens),
+        output_tokens_per_turn=_varying(statistics.output_tokens, at_least=1.0),
+    )
+    return None if found == Distributions() else found
+
+
+def _varying(spread: Spread | None, at_least: float = 0.0) -> Distribution | None:
+    if spread is None or spread.least == spread.most or spread.mean <= at_least:
+        return None
+    return spread.as_distribution(at_least)
+
+
+def _of_pauses(pauses: Pauses) -> Distribution | None:
+    """The fitted mixture within the longest pause seen; the quantiles where it is wider than a scenario may be."""
+    if pauses.mixture is None or pauses.all is None:
+        return None
+    try:
+        mixture = pauses.mixture.as_distribution()
+    except ValidationError:
+        return pauses.all.as_distribution()
+    return mixture.model_copy(update={"most": pauses.all.most})
 
 
 def _pauses(sessions: Sessions) -> Pauses:
