@@ -94,7 +94,8 @@ def _solve(curves: pl.DataFrame, agent_points: pl.DataFrame, share: str, setting
     admitted = curves.with_columns(_wanted=pl.min_horizontal(share, "_cap"))
     rows = agent_points.filter(~pl.col("interpolated"))
     brackets = _brackets(admitted, rows)
-    is_roofline = pl.col("source") == "roofline"
+    # of a disaggregated replica the slower pool changes with the load: it is solved on its curve
+    is_roofline = (pl.col("source") == "roofline") & (pl.col("serving_mode") == "agg")
     parts = [
         _solve_on_table(brackets.filter(~is_roofline), setting),
         _solve_on_roofline(brackets.filter(is_roofline), setting),

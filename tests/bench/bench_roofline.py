@@ -9,10 +9,12 @@ from pipelines.catalogues import load_hardware, load_models
 from pipelines.inputs import find_files
 from pipelines.reading import read_inputs
 from pipelines.stages import SHIPPED_TABLES
+from schemas.models import ModelSpec
 from transforms.agent_points.gpu import Gpu, add_gpu_columns
-from transforms.agent_points.roofline_points import turn_times
+from transforms.agent_points.roofline_points import TurnTimes, turn_times
+from transforms.agent_points.roofline_pools import pool_times
 from transforms.agent_points.roofline_replica import RooflineReplica
-from transforms.agent_points.workload import table_workload
+from transforms.agent_points.workload import Workload, table_workload
 
 
 def main() -> None:
@@ -20,18 +22,28 @@ def main() -> None:
     hardware, models = load_hardware(), load_models()
     points = read_inputs(find_files([SHIPPED_TABLES]), hardware, models).serving_points
     c = pl.col
-    rows = add_gpu_columns(points, hardware).filter(
-        (c("serving_mode") == "agg") & (c("backend") == "trtllm") & (c("context_requests_per_step") == 1)
+    rows = add_gpu_columns(points, hardware)
+    _print_errors(
+        "aggregated rows with one prefill a step",
+        rows.filter(serving_mode="agg", backend="trtllm", context_requests_per_step=1),
     )
-    print(f"Mean absolute error against {rows.height:,} aggregated rows with one prefill a step")
+    _print_errors(
+        "disaggregated rows with one prompt a prefill",
+        rows.filter(c("prefill_pp") * c("decode_pp") == 1, serving_mode="disagg", prefill_batch=1),
+    )
+
+
+def _print_errors(kind: str, rows: pl.DataFrame) -> None:
+    print(f"Mean absolute error against {rows.height:,} {kind}")
     print(f"{'preset':12}{'model':18}{'rows':>7}{'latency':>9}{'TTFT':>8}{'TPOT':>8}{'rate':>8}")
+    dense = pl.when(pl.col("expert_dtype").is_null()).then(pl.lit("all dense")).otherwise(pl.lit("all experts"))
     for preset in ("article", "calibrated"):
         errors = pl.concat(
             _errors(part, str(model), float(isl), float(osl), preset)
             for (model, isl, osl), part in rows.group_by("model", "isl_tokens", "osl_tokens", maintain_order=True)
         )
-        whole = errors.with_columns(model=pl.lit("all"))
-        for (model,), part in pl.concat([errors, whole]).group_by("model", maintain_order=True):
+        kinds, whole = errors.with_columns(model=dense), errors.with_columns(model=pl.lit("all"))
+        for (model,), part in pl.concat([errors, kinds, whole]).group_by("model", maintain_order=True):
             means = part.select(pl.col("latency", "ttft", "tpot", "rate").abs().mean()).row(0)
             print(
                 f"{preset:12}{model!s:18}{part.height:7,}{means[0]:9.1%}"
@@ -39,11 +51,19 @@ def main() -> None:
             )
 
 
+def _times(part: pl.DataFrame, spec: ModelSpec, workload: Workload, preset: str) -> TurnTimes:
+    prefill_gpu, decode_gpu = Gpu.of_pool("prefill"), Gpu.of_pool("decode")
+    if part["serving_mode"].first() == "disagg":
+        by_preset = part.with_columns(backend_version=pl.lit(preset))
+        return pool_times(by_preset, workload, spec, prefill_gpu, decode_gpu)
+    replica = RooflineReplica.of_rows(part, spec, decode_gpu, workload.decode_context_tokens)
+    return turn_times(preset, replica, part["batch_per_rank"].to_numpy(), workload, spec)
+
+
 def _errors(part: pl.DataFrame, model: str, isl: float, osl: float, preset: str) -> pl.DataFrame:
     spec = load_models().get(model)
     workload = table_workload(isl, osl, spec.attention)
-    replica = RooflineReplica.of_rows(part, spec, Gpu.of_pool("decode"), workload.decode_context_tokens)
-    times = turn_times(preset, replica, part["batch_per_rank"].to_numpy(), workload, spec)
+    times = _times(part, spec, workload, preset)
     c = pl.col
     predicted = part.with_columns(
         _ttft=pl.Series(1e3 * times.mean_ttft_s),
@@ -53,6 +73,7 @@ def _errors(part: pl.DataFrame, model: str, isl: float, osl: float, preset: str)
     )
     return predicted.select(
         "model",
+        "expert_dtype",
         latency=c("_latency") / c("request_latency_ms") - 1,
         ttft=c("_ttft") / c("ttft_ms") - 1,
         tpot=c("_tpot") / c("tpot_ms") - 1,

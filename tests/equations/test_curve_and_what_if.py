@@ -91,6 +91,18 @@ def test_the_wall_between_two_rows() -> None:
     assert sessions_at_wall(*row, math.inf, math.inf) == 30.0
 
 
+def test_the_wall_on_a_curve_that_is_saturated() -> None:
+    """2 turns a second, whatever the load: C = 2*(R + 5), so that 14 in flight are R = 7 s and C = 24."""
+    row = (20.0, 5.0, 30.0, 10.0, 5.0)
+    assert sessions_at_wall(*row, math.inf, 14.0) == pytest.approx(24.0, rel=1e-12)
+    # R + Z = C/2 in binary fractions leaves nothing to cancel; these do not
+    rate, pause_s = 2.924083, 5.0
+    low_s, high_s = 4.446568, 7.576174144
+    row = (rate * (low_s + pause_s), low_s, rate * (high_s + pause_s), high_s, pause_s)
+    at_wall_s = 14.0 / rate
+    assert sessions_at_wall(*row, math.inf, 14.0) == pytest.approx(rate * (at_wall_s + pause_s), rel=1e-9)
+
+
 def test_another_hit_rate_by_hand() -> None:
     """All misses 10 s, published 4 s at 0.8, all hits 2 s: straight lines between them."""
     expected = {0.0: 10.0, 0.4: 7.0, 0.8: 4.0, 0.9: 3.0, 1.0: 2.0}

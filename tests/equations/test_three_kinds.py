@@ -19,12 +19,14 @@ from transforms import equations, numbers
 from transforms.equations import (
     closed_loop,
     context,
+    curve,
     disaggregation,
     engine_steps,
     kv_memory,
     roofline,
     roofline_steps,
     transfer,
+    what_if,
 )
 
 Function = Callable[..., Any]
@@ -83,9 +85,26 @@ BYTES = [1e6, 5e8, 2e9, 7e10, 1.4e11]
 RATES = [1e12, 3.35e12, 4.8e12, 8e12, 2e12]
 FLOPS = [1e12, 5e13, 9e14, 2e15, 1e10]
 
+LOW_C, HIGH_C = [2.0, 10.0, 20.0, 1.0, 0.5], [30.0, 40.0, 70.0, 35.0, 100.0]
+LOW_R, HIGH_R = [0.5, 2.0, 1.0, 5.0, 4.446], [6.0, 6.0, 9.0, 7.0, 7.576]
+
 CASES = [
     Case(context.context_at_turn, {"turn": B, "initial_prompt_tokens": TOKENS, "new_tokens": NEW,
                                    "retained_output_tokens": OSL}),
+    Case(curve.in_flight_between, {"sessions_per_station": LOW_C, "in_flight_0": SHARE, "latency_0_s": LOW_R,
+                                   "in_flight_1": HIGH_C, "latency_1_s": HIGH_R, "think_time_s": OTHER_MS}),
+    Case(curve.latency_between, {"in_flight": B, "in_flight_0": LOW_C, "latency_0": LOW_R,
+                                 "in_flight_1": [30.0, 10.0, 20.0, 35.0, 100.0], "latency_1": HIGH_R}),
+    Case(curve.sessions_at_wall, {"sessions_0": LOW_C, "latency_0_s": LOW_R, "sessions_1": HIGH_C,
+                                  "latency_1_s": [6.0, 6.0, 9.0, 5.0, 7.576], "think_time_s": OTHER_MS,
+                                  "parked_limit": [20.0, float("inf"), 21.0, 17.0, 90.0],
+                                  "in_flight_limit": [6.0, 14.0, float("inf"), 3.0, 40.0]}),
+    Case(what_if.latency_at_hit_rate, {"hit_rate": SHARE, "published_hit_rate": [0.8, 0.8, 0.9, 0.0, 1.0],
+                                       "latency": MS, "all_hits": SECONDS, "all_misses": OTHER_MS}),
+    Case(what_if.rate_at_hit_rate, {"hit_rate": SHARE, "published_hit_rate": [0.8, 0.8, 0.9, 0.0, 1.0],
+                                    "requests_per_s": MS, "all_hits": OTHER_MS, "all_misses": SECONDS}),
+    Case(what_if.sessions_that_fit, {"max_parked_sessions": [20.0, float("inf"), 21.0, 17.0, 90.0],
+                                     "max_in_flight_requests": [6.0, 14.0, float("inf"), 3.0, 40.0], "rho": SHARE}),
     Case(roofline.prefill_s, {"active_parameters": BYTES, "new_tokens": NEW, "gpus": GPUS, "flops_per_s": FLOPS}),
     Case(roofline.weight_read_s, {"weight_bytes": BYTES, "gpus": GPUS, "hbm_bytes_per_s": RATES}),
     Case(roofline.active_experts, {"tokens_in_step": B, "experts_per_token": N_MIX, "experts": [8.0, 8, 8, 256, 8]}),
@@ -184,6 +203,8 @@ CASES = [
 NOT_ELEMENTWISE = {
     "context.turn_profile": "makes the arrays of a scenario's turns",
     "closed_loop.solve_in_flight": "solves for arrays; tested in test_closed_loop.py",
+    "what_if.session_figures": "gives figures by name; tested in test_curve_and_what_if.py",
+    "what_if.figures_of_sessions": "gives figures by name; tested in test_curve_and_what_if.py",
     "roofline_steps.launch_s": "takes two counts of a model",
 }
 

@@ -69,7 +69,7 @@ class Case:
 def all_cases() -> Iterator[Case]:
     """All curves, scenarios, sessions of one station and pauses that stay on the curve, each by both rules."""
     rooflines = [
-        roofline_points("h100-sxm", model, preset)
+        roofline_points("h100-sxm", model, preset).filter(serving_mode="agg")
         for model in ("llama-3-1-70b", "qwen3-235b-a22b")
         for preset in ("calibrated", "article")
     ]

@@ -174,7 +174,7 @@ def test_the_runtime_takes_its_memory_on_each_gpu(overhead_gb: float, sessions: 
 def test_weights_that_do_not_fit_say_the_least_tp_that_does() -> None:
     """140e9 bytes on GPUs of 80e9 with a reserve of 10 %: one holds 72e9, two 144e9."""
     gpu = hardware("h100-sxm", hbm_bytes=80 * 10**9)
-    rows = roofline_points("h100-sxm", "llama-3-1-70b", weight_dtype="bf16")
+    rows = roofline_points("h100-sxm", "llama-3-1-70b", weight_dtype="bf16", serving_mode="agg")
     points = agent_points(rows, setting(gpu, model_of_140e9_bytes(), constant_context(16_000)))
     by_tp = points.group_by("tp").agg(pl.col("infeasible_reason").first(), pl.col("least_tp_that_fits").first())
     said = {tp: (reason == "weights_do_not_fit", least) for tp, reason, least in by_tp.iter_rows()}

@@ -118,9 +118,8 @@ def test_the_roofline_solves_the_articles_iteration(
     gpu_slug: str, spec_slug: str, scenario: Scenario, closed_loop: ClosedLoop
 ) -> None:
     gpu, spec = hardware(gpu_slug), model(spec_slug)
-    points = solved(
-        roofline_points(gpu_slug, spec_slug, "article"), setting(gpu, spec, scenario, closed_loop=closed_loop)
-    )
+    rows = roofline_points(gpu_slug, spec_slug, "article", serving_mode="agg")
+    points = solved(rows, setting(gpu, spec, scenario, closed_loop=closed_loop))
     iterate = damped_iteration if closed_loop == "article" else arrival_iteration
     compared = 0
     for point in points.to_dicts():

@@ -22,7 +22,13 @@ TABLES = {
 @cache
 def carried(table: str, scenario: str, pause_s: float | None = None, hit_rate: float | None = None) -> pl.DataFrame:
     """The agent points of rows of a table, at a shipped scenario with another pause or hit rate."""
-    points = roofline_points("h200-sxm", "llama-3-1-70b") if table == "roofline" else shipped_points(TABLES[table])
+    is_roofline = table.startswith("roofline")
+    mode = "disagg" if table == "roofline disagg" else "agg"
+    points = (
+        roofline_points("h200-sxm", "llama-3-1-70b", serving_mode=mode)
+        if is_roofline
+        else shipped_points(TABLES[table])
+    )
     changed: dict[str, object] = {} if pause_s is None else {"think_time_s": pause_s}
     if hit_rate is not None:
         changed["cache"] = FixedCache(hit_rate=hit_rate)
@@ -53,7 +59,7 @@ HIT_RATE_ERRORS = {
     ("70b", "code-agent"): (0.002, 0.15), ("70b", "deep-reasoning"): (0.0001, 0.001),
     ("8b", "code-agent"): (0.013, 0.33), ("8b", "research-agent"): (0.005, 0.26),
     ("disagg", "research-agent"): (0.0001, 0.001), ("disagg", "code-agent"): (0.023, 0.32),
-    ("roofline", "code-agent"): (1e-9, 1e-6),
+    ("roofline", "code-agent"): (1e-9, 1e-6), ("roofline disagg", "code-agent"): (0.028, 0.35),
 }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from transforms.agent_points.idle_kv import add_reload
 from transforms.agent_points.kv_wall import wall_points
 from transforms.agent_points.ratio import carry_by_ratio
 from transforms.agent_points.roofline_points import carry_roofline
+from transforms.agent_points.roofline_pools import carry_roofline_pools
 from transforms.agent_points.select import apply_direct, select_rows
 from transforms.agent_points.sessions import add_session_figures, close_loop
 from transforms.agent_points.workload import Workload, agent_workload
@@ -72,7 +73,8 @@ def _at_agent_workload(rows: pl.DataFrame, told: pl.DataFrame, setting: Setting)
     has_pools = ~is_agg & (pl.col("source") == "aiconfigurator")
 
     ways: list[tuple[pl.Expr, Workload, Callable[[pl.DataFrame], pl.DataFrame]]] = [
-        (is_roofline, agg, lambda part: carry_roofline(part, agg, spec, decode_gpu)),
+        (is_roofline & is_agg, agg, lambda part: carry_roofline(part, agg, spec, decode_gpu)),
+        (is_roofline, disagg, lambda part: carry_roofline_pools(part, disagg, spec, prefill_gpu, decode_gpu)),
         (has_steps, agg, lambda part: carry_aggregated(part, agg, spec, decode_gpu, told.filter(has_steps))),
         (
             has_pools,

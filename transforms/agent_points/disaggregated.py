@@ -62,7 +62,7 @@ def carry_disaggregated(
     def ttft_ms(turn: Prefill, prefill_time: str) -> Number:
         more_tokens = maximum(turn.new_tokens - new_before, 0.0)
         moved = kv_bytes(spec.attention, more_tokens, kv_element_bytes())
-        handover = pools.handover_ms(moved, c("prefill_tp"), _link_bytes_per_s(prefill_gpu))
+        handover = pools.handover_ms(moved, c("prefill_tp"), link_bytes_per_s(prefill_gpu))
         return c(prefill_time) * pools.TTFT_QUEUE_FACTOR + handover
 
     step = moved_decode_step_ms(
@@ -128,7 +128,7 @@ def _taken_apart(points: pl.DataFrame, prefill: StepParts, decode: StepParts) ->
     )
 
 
-def _link_bytes_per_s(gpu: Gpu) -> pl.Expr:
+def link_bytes_per_s(gpu: Gpu) -> pl.Expr:
     """The link between the pools: the scale-up network where the replica fits it, else the one between nodes."""
     fits = pl.col("gpus_per_replica") <= gpu.scale_up_gpus
     return pl.when(fits).then(gpu.scale_up_bytes_per_s).otherwise(gpu.scale_out_bytes_per_s)

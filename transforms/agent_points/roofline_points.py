@@ -1,5 +1,6 @@
 """Roofline rows need no transfer: the roofline is evaluated at the agent's own workload (MODEL 5.9)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import polars as pl
@@ -37,7 +38,7 @@ class TurnTimes:
 
 
 def carry_roofline(points: pl.DataFrame, workload: Workload, spec: ModelSpec, gpu: Gpu) -> pl.DataFrame:
-    """Roofline rows of one preset (``backend_version``) at the agent's workload; all of one model."""
+    """Aggregated roofline rows of one preset (``backend_version``) at the agent's workload; all of one model."""
     # on arrays: as one expression the steps would be computed anew wherever they stand in it
     replica = RooflineReplica.of_rows(points, spec, gpu, workload.decode_context_tokens)
     preset = str(points["backend_version"].first())
@@ -55,6 +56,28 @@ def turn_times(
     """A batch on replicas by a preset, ``article`` (MODEL 3) or ``calibrated``. Raises ``KeyError`` for another."""
     by_preset = {"article": _article_times, "calibrated": _calibrated_times}
     return by_preset[preset](replica, batch_per_rank, workload, spec)
+
+
+def prefill_batch_s(
+    preset: str, worker: RooflineReplica, prefill: Prefill, workload: Workload, spec: ModelSpec
+) -> Number:
+    """One prefill alone on a prefill worker, by a preset. Raises ``KeyError`` for another."""
+    by_preset: dict[str, Callable[[], Number]] = {
+        "article": lambda: article_prefill_s(worker, prefill.new_tokens, spec),
+        "calibrated": lambda: _step_s(worker, 0.0, prefill, workload, spec),
+    }
+    return by_preset[preset]()
+
+
+def decode_step_s(
+    preset: str, worker: RooflineReplica, batch_per_rank: Number, workload: Workload, spec: ModelSpec
+) -> Number:
+    """One decode step on a worker that does not prefill, by a preset. Raises ``KeyError`` for another."""
+    by_preset: dict[str, Callable[[], Number]] = {
+        "article": lambda: article_decode_s(worker, batch_per_rank, spec),
+        "calibrated": lambda: _step_s(worker, batch_per_rank, None, workload, spec),
+    }
+    return by_preset[preset]()
 
 
 def article_prefill_s(replica: RooflineReplica, new_tokens: Number, spec: ModelSpec) -> Number:

@@ -1,7 +1,7 @@
 """What the roofline needs to know of a replica, as columns of a frame or as arrays."""
 
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Literal, Self
 
 import polars as pl
 
@@ -35,19 +35,25 @@ class RooflineReplica:
     link_bytes_per_s: Number
 
     @classmethod
-    def of_columns(cls, spec: ModelSpec, gpu: Gpu, decode_context_tokens: Number) -> Self:
-        """The replicas of a frame's rows, aggregated or disaggregated, as expressions."""
+    def of_columns(
+        cls, spec: ModelSpec, gpu: Gpu, decode_context_tokens: Number, pool: Literal["", "prefill_"] = ""
+    ) -> Self:
+        """The replicas of a frame's rows, as expressions; of a disaggregated one a decode or a prefill worker."""
         c = pl.col
         experts = spec.moe.experts if spec.moe else 1
-        tp = pl.coalesce("tp", "decode_tp")
+
+        def layout(name: str) -> pl.Expr:
+            return c(f"{pool}{name}") if pool else pl.coalesce(name, f"decode_{name}")
+
+        tp = layout("tp")
         kv_element = by_dtype("kv_dtype", BYTES_PER_KV_ELEMENT)
         return cls(
             prefill_gpus=pl.coalesce(
                 c("tp") * c("pp") * c("dp") * c("cp"),
                 c("prefill_tp") * c("prefill_pp") * c("prefill_dp") * c("prefill_cp"),
             ),
-            rank_gpus=tp * pl.coalesce("pp", "decode_pp"),
-            dp=pl.coalesce("dp", "decode_dp"),
+            rank_gpus=tp * layout("pp"),
+            dp=layout("dp"),
             non_expert_bytes=by_dtype("linear_dtype", {d: spec.non_expert_bytes(d) for d in BYTES_PER_WEIGHT}),
             bytes_per_expert=by_dtype("expert_dtype", {d: spec.expert_bytes(d) / experts for d in BYTES_PER_WEIGHT}),
             kv_bytes=kv_read_bytes_per_gpu(spec.attention, decode_context_tokens, kv_element, tp),
@@ -62,9 +68,16 @@ class RooflineReplica:
         )
 
     @classmethod
-    def of_rows(cls, rows: pl.DataFrame, spec: ModelSpec, gpu: Gpu, decode_context_tokens: float) -> Self:
+    def of_rows(
+        cls,
+        rows: pl.DataFrame,
+        spec: ModelSpec,
+        gpu: Gpu,
+        decode_context_tokens: float,
+        pool: Literal["", "prefill_"] = "",
+    ) -> Self:
         """The same as NumPy arrays of one entry a row."""
-        columns = cls.of_columns(spec, gpu, decode_context_tokens)
+        columns = cls.of_columns(spec, gpu, decode_context_tokens, pool)
         values = rows.select(
             getattr(columns, field.name).cast(pl.Float64).alias(field.name) for field in fields(columns)
         )

@@ -74,5 +74,11 @@ def sessions_at_wall(
     slots = minimum(in_flight_limit, 2.0 * sessions_1)
     half = (at_zero - slope * slots) / 2.0
     constant = slots * (at_zero + think_time_s)
-    root = constant / (half + sqrt(maximum(half * half + slope * constant, 0.0)))
+    distance = sqrt(maximum(half * half + slope * constant, 0.0))
+    # the same root in two forms; each is free of cancellation where it is used
+    root = where(
+        half >= 0.0,
+        constant / where(half >= 0.0, maximum(half + distance, TINY), 1.0),
+        (distance - half) / where(slope == 0.0, 1.0, slope),
+    )
     return minimum(parked_limit, root, sessions_1)
