@@ -10,6 +10,7 @@ from pipelines.incremental import Key, PartitionRecord
 from pipelines.lake.durable import explained
 from pipelines.lake.parts import Part, write_parts
 from pipelines.progress import progress
+from pipelines.star import put_aside
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
 from schemas.frames import conform, in_columns_of
@@ -151,6 +152,7 @@ def _write_batch(batch: Sequence[Carried], release: Path) -> list[PartitionRecor
     parts: dict[str, list[Part]] = {}
     with explained(release.parent.parent):
         for table, frame in (("agent_points", agents), ("agent_frontier", frontier), ("operating_points", operating)):
+            put_aside(release, table, frame)
             for part in write_parts(release, table, frame, TABLES[table].partitions):
                 parts.setdefault(part.folder, []).append(part)
     summary = agents.group_by("hardware", "model", "scenario", maintain_order=True).agg(

@@ -83,11 +83,15 @@ class Previous:
     inputs_sha256: str
     faults: int
     records: dict[Key, PartitionRecord] = field(repr=False)
+    #: Hash of the file of each fact table.
+    facts: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all its files are there with their lengths."""
-        return all(is_there(part, self.release.path) for record in self.records.values() for part in record.parts)
+        """Whether all its files are there, those of the partitions with their lengths."""
+        facts = all((self.release.path / f"{fact}.parquet").is_file() for fact in self.facts)
+        parts = (part for record in self.records.values() for part in record.parts)
+        return facts and all(is_there(part, self.release.path) for part in parts)
 
 
 def load_previous(lake_path: Path) -> Previous | None:
@@ -98,11 +102,13 @@ def load_previous(lake_path: Path) -> Previous | None:
         if release_id is None:
             return None
         release = Release(release_id, lake.release(release_id))
-        records = [PartitionRecord.from_json(item) for item in read_json(release.path / PARTITIONS_FILE)["partitions"]]
+        content = read_json(release.path / PARTITIONS_FILE)
+        records = [PartitionRecord.from_json(item) for item in content["partitions"]]
         sha256, faults = str(release.manifest["inputs_sha256"]), int(release.manifest["faults"])
+        facts = dict(content["facts"])
     except (UserError, KeyError, TypeError, ValueError):
         return None
-    return Previous(release, sha256, faults, {record.key: record for record in records})
+    return Previous(release, sha256, faults, {record.key: record for record in records}, facts)
 
 
 def seen_files(files: Iterable[FoundFile]) -> dict[str, tuple[Any, ...]]:

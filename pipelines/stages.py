@@ -37,8 +37,9 @@ from pipelines.lake.parts import DamagedPartError, link_part, write_parts
 from pipelines.lake.release import ReleaseWriter
 from pipelines.progress import progress
 from pipelines.reading import Inputs, read_inputs
+from pipelines.star import COLUMNS_OF, STORED, put_aside_again, write_dimensions, write_facts
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
-from schemas.dictionary import column_comments, render_dictionary
+from schemas.dictionary import column_comments, dictionary_table, render_dictionary
 from schemas.errors import UserError
 from schemas.frames import empty_frame
 from schemas.options import BuildOptions
@@ -158,10 +159,16 @@ def divide(
     prepared: Prepared, partitions: Sequence[Partition], previous: Previous | None, release: ReleaseWriter
 ) -> Division:
     """Puts into the release what is as in ``previous``, and the other serving points; the rest are jobs."""
+    every_point = pl.concat([partition.points for partition in partitions])
+    write_dimensions(every_point, prepared.hardware, prepared.models, prepared.scenarios, release)
     hasher = PartitionHasher(prepared.hardware, prepared.models, prepared.scenarios, prepared.options.mapping)
     hashes = {partition.model: hasher.hashes(partition.points) for partition in partitions}
     every = {key: sha256 for of_model in hashes.values() for key, sha256 in of_model.items()}
-    kept, damaged = _carry_over(every, previous, release) if previous is not None else ([], 0)
+    kept: list[PartitionRecord] = []
+    damaged = 0
+    if previous is not None:
+        kept, damaged = _carry_over(every, previous, release)
+        put_aside_again(kept, previous, release.staging)
     there = {record.key for record in kept}
     jobs = []
     for partition in partitions:
@@ -244,13 +251,15 @@ def publish(prepared: Prepared, release: ReleaseWriter, records: Sequence[Partit
     release.write_table("hardware", hardware_table(prepared.hardware))
     release.write_table("models", models_table(prepared.models))
     release.write_table("scenarios", scenarios_table(prepared.scenarios))
+    release.write_table("data_dictionary", dictionary_table())
+    facts = write_facts(release)
     release.write_text("DATA_DICTIONARY.md", render_dictionary())
     extra: dict[str, object] = {"faults": inputs.faults}
     if records and prepared.inputs_sha256 is not None:  # the next build may start from this release
         records = sorted(records, key=lambda record: str(record.key))
         extra["inputs_sha256"] = prepared.inputs_sha256
         extra["partitions"] = {str(record.key): record.inputs_sha256 for record in records}
-        content = {"partitions": [record.to_json() for record in records]}
+        content = {"partitions": [record.to_json() for record in records], "facts": facts}
         release.write_text(PARTITIONS_FILE, json.dumps(content))
     published = release.publish(
         config=options.model_dump(mode="json"),
@@ -261,6 +270,8 @@ def publish(prepared: Prepared, release: ReleaseWriter, records: Sequence[Partit
         ],
         table_comments={name: table.description for name, table in TABLES.items()},
         column_comments={name: column_comments(name) for name in TABLES},
+        stored=STORED,
+        columns_of=COLUMNS_OF,
         extra=extra,
     )
     return published.id

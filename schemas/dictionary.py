@@ -3,7 +3,9 @@
 import polars as pl
 
 from schemas.fields import Field
-from schemas.tables import SCHEMA_VERSION, TABLES, Table
+from schemas.frames import conform
+from schemas.table import Table
+from schemas.tables import SCHEMA_VERSION, TABLES
 
 _TYPES = {pl.String(): "VARCHAR", pl.Int64(): "BIGINT", pl.Float64(): "DOUBLE", pl.Boolean(): "BOOLEAN"}
 
@@ -17,14 +19,39 @@ def render_dictionary() -> str:
     return head + "".join(_table_section(table) for table in TABLES.values())
 
 
+def dictionary_table() -> pl.DataFrame:
+    """The page as the table ``data_dictionary``."""
+    rows = [
+        {
+            "table_name": table.name,
+            "column_name": field.name,
+            "data_type": _TYPES[field.dtype],
+            "unit": field.unit,
+            "nullable": field.nullable,
+            "description": _meaning(field),
+            "origin": field.source,
+        }
+        for table in TABLES.values()
+        for field in table.fields
+    ]
+    return conform(pl.DataFrame(rows), "data_dictionary")
+
+
 def column_comments(table_name: str) -> dict[str, str]:
     """Column -> what to write beside it in a database."""
-    return {field.name: _comment(field) for field in TABLES[table_name].fields}
+    table = TABLES[table_name]
+    return {field.name: _comment(field, table.references.get(field.name)) for field in table.fields}
 
 
-def _comment(field: Field) -> str:
+def _comment(field: Field, refers_to: str | None) -> str:
     unit = "" if field.unit == "-" else f" [{field.unit}]"
-    return f"{field.description}{unit} ({field.source})"
+    key = "" if refers_to is None else f"; key of {refers_to}"
+    return f"{field.description}{unit} ({field.source}){key}"
+
+
+def _meaning(field: Field) -> str:
+    allowed = f" One of: {', '.join(field.allowed)}." if field.allowed else ""
+    return f"{field.description}.{allowed}"
 
 
 def _table_section(table: Table) -> str:
@@ -35,10 +62,9 @@ def _table_section(table: Table) -> str:
         "| column | type | unit | NULL | meaning | source |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for field in table.fields:
-        allowed = f" One of: {', '.join(field.allowed)}." if field.allowed else ""
-        lines.append(
-            f"| {field.name} | {_TYPES[field.dtype]} | {field.unit} | {'yes' if field.nullable else 'no'} "
-            f"| {field.description}.{allowed} | {field.source} |"
-        )
+    lines += [
+        f"| {field.name} | {_TYPES[field.dtype]} | {field.unit} | {'yes' if field.nullable else 'no'} "
+        f"| {_meaning(field)} | {field.source} |"
+        for field in table.fields
+    ]
     return "\n".join(lines) + "\n"

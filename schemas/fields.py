@@ -105,6 +105,9 @@ _text("tool_version", "version of the tool that wrote the file", nullable=True)
 _text("measured_at", "when it was measured, ISO 8601 in UTC: of two runs of one configuration the later counts; NULL "
       "where nothing says", nullable=True)  # fmt: skip
 
+_text("configuration_id", "key of the deployment, whatever its hardware, model and load: a hash of precisions, engine, "
+      "shape and who measured or modelled it")  # fmt: skip
+
 # --- hardware and model ---------------------------------------------------------------------------
 _text("hardware", "GPU (slug); prefill and decode GPU joined by -and- where they differ", "catalogue")
 _text("hardware_name", "GPU as the input names it")
@@ -374,6 +377,17 @@ _text("cache_model", "what decides whether a turn finds its session's prefix: fi
 _real("cache_kept_s", "s", "longest pause that a prefix outlives; NULL unless cache_model is ttl", "scenario",
       nullable=True)  # fmt: skip
 _text("scenario_source", "where the scenario comes from", "scenario")
+
+# --- star and dictionary --------------------------------------------------------------------------
+_text("configuration", "the deployment in words: shape, formats, engine", "star")
+_text("table_name", "table of a lake", "dictionary")
+_text("column_name", "column of that table", "dictionary")
+_text("data_type", "type of the column, as DuckDB names it", "dictionary",
+      allowed=("VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN"))  # fmt: skip
+_text("unit", "unit of the column; - where it has none", "dictionary")
+_flag("nullable", "whether NULL may stand in the column", "dictionary")
+_text("description", "what the column means", "dictionary")
+_text("origin", "where the figure comes from: an article's step, the input, a catalogue", "dictionary")
 
 # --- accounting -----------------------------------------------------------------------------------
 _text("path", "input file, relative to the folder given")

@@ -1,17 +1,18 @@
 """The tables of a lake: which fields each has, its key and its partitions."""
 
-from dataclasses import dataclass
 from typing import Final
 
-from schemas.fields import FIELDS, Field
+from schemas.star import star_tables
+from schemas.table import Table
 
 #: Raised when a published column changes its meaning or goes; additions keep it.
 SCHEMA_VERSION: Final = "1.0"
 
 _ORIGIN = ("point_id", "source", "source_file", "source_row", "tool_version")
 _WHAT = (
-    "hardware", "hardware_name", "prefill_hardware", "decode_hardware", "model", "model_name", "weight_dtype",
-    "expert_dtype", "linear_dtype", "kv_dtype", "attention_dtype", "backend", "backend_version", "serving_mode",
+    "configuration_id", "hardware", "hardware_name", "prefill_hardware", "decode_hardware", "model", "model_name",
+    "weight_dtype", "expert_dtype", "linear_dtype", "kv_dtype", "attention_dtype", "backend", "backend_version",
+    "serving_mode",
 )  # fmt: skip
 _SHAPE = (
     "tp", "pp", "dp", "cp", "moe_tp", "moe_ep",
@@ -53,22 +54,6 @@ _OPERATING_POINT = (
     *(name for name in _AGENT_POINT if not name.startswith("on_frontier")),
     "gpus", "replicas", "sessions_wanted", "sessions_admitted", "cluster_turns_per_s", "on_frontier", "on_frontier_3d",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table: its fields in order, what makes a row unique, and its partition columns."""
-
-    name: str
-    description: str
-    field_names: tuple[str, ...]
-    key: tuple[str, ...]
-    partitions: tuple[str, ...] = ()
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """The fields, in the order of the columns."""
-        return tuple(FIELDS[name] for name in self.field_names)
 
 
 TABLES: Final[dict[str, Table]] = {
@@ -182,5 +167,12 @@ TABLES: Final[dict[str, Table]] = {
             ),
             ("scenario",),
         ),
+        Table(
+            "data_dictionary",
+            "Every column of every table: what DATA_DICTIONARY.md says, as rows.",
+            ("table_name", "column_name", "data_type", "unit", "nullable", "description", "origin"),
+            ("table_name", "column_name"),
+        ),
+        *star_tables(),
     )
 }  # fmt: skip

@@ -1,8 +1,11 @@
 """What makes two serving points the same configuration, and one curve."""
 
+import hashlib
 from typing import Final
 
 import polars as pl
+
+from schemas.tables import TABLES
 
 #: One deployment, whatever its load and workload.
 CONFIGURATION: Final = (
@@ -14,6 +17,9 @@ CONFIGURATION: Final = (
     "decode_workers", "decode_tp", "decode_pp", "decode_dp", "decode_cp", "decode_moe_tp", "decode_moe_ep",
     "gpus_per_replica", "latency_statistic", "draft_tokens", "accepted_tokens",
 )  # fmt: skip
+_PLACE: Final = ("hardware", "prefill_hardware", "decode_hardware", "model")
+#: The same wherever it runs and whatever it serves.
+DEPLOYMENT: Final = tuple(name for name in CONFIGURATION if name not in _PLACE)
 #: Columns of small numbers that stand for the tuples above within one frame: windows over one number
 #: are many times faster than over forty columns.
 CONFIGURATION_ID: Final = "_configuration"
@@ -37,3 +43,43 @@ def number_configurations(points: pl.DataFrame) -> pl.DataFrame:
     for name, columns in keys.items():
         points = points.with_columns(pl.struct(*columns).rank("dense").alias(name))
     return points
+
+
+def configuration_ids(points: pl.DataFrame) -> pl.Series:
+    """``configuration_id``: a hash of what makes the points' deployments. NULLs are alike."""
+    texts = points.select(
+        pl.concat_str((pl.col(name).cast(pl.String).fill_null("") for name in DEPLOYMENT), separator="\x1f")
+    ).to_series()
+    ids = {text: hashlib.blake2b(text.encode(), digest_size=6).hexdigest() for text in texts.unique()}
+    return texts.replace_strict(ids, return_dtype=pl.String).alias("configuration_id")
+
+
+def deployments(points: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the table ``dim_configuration`` for these serving points."""
+    columns = [name for name in TABLES["dim_configuration"].field_names if name != "configuration"]
+    one_of_each = points.select(columns).unique("configuration_id", keep="any").sort("configuration_id")
+    return one_of_each.with_columns(configuration=_label())
+
+
+def _label() -> pl.Expr:
+    """``TP4 PP1 DP1, fp8, KV fp8, trtllm 1.2.0`` or ``2 x prefill TP4 + 1 x decode TP8, …``."""
+    c = pl.col
+    pools = (
+        pl.format("{} x {} TP{}{}", f"{pool}_workers", pl.lit(pool), f"{pool}_tp", _beyond_one(f"{pool}_", "pp", "dp"))
+        for pool in ("prefill", "decode")
+    )
+    one_pool = pl.format("TP{} PP{} DP{}{}", "tp", "pp", "dp", _beyond_one(""))
+    shape = pl.when(c("serving_mode") == "agg").then(one_pool).otherwise(pl.concat_str(pools, separator=" + "))
+    version = (" " + c("backend_version")).fill_null("")
+    drafts = pl.when(c("draft_tokens") > 0).then(pl.format(", {} drafts", "draft_tokens")).otherwise(pl.lit(""))
+    medians = pl.when(c("latency_statistic") == "p50").then(pl.lit(", medians")).otherwise(pl.lit(""))
+    return pl.format("{}, {}, KV {}, {}{}{}{}", shape, "weight_dtype", "kv_dtype", "backend", version, drafts, medians)
+
+
+def _beyond_one(prefix: str, *always_one: str) -> pl.Expr:
+    """The further parallel dimensions that are more than one: `` EP8``."""
+    parts = [
+        pl.when(pl.col(f"{prefix}{name}") > 1).then(pl.format(f" {short}{{}}", f"{prefix}{name}")).otherwise(pl.lit(""))
+        for name, short in (*((name, name.upper()) for name in always_one), ("cp", "CP"), ("moe_ep", "EP"))
+    ]
+    return pl.concat_str(parts)

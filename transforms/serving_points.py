@@ -9,6 +9,7 @@ from schemas.backends import ENGINES
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
 from schemas.tables import TABLES
+from transforms.configurations import configuration_ids
 from transforms.equations.closed_loop import in_flight_per_station
 from transforms.guard import row_rules
 from transforms.peaks import flag_above_peak
@@ -138,7 +139,7 @@ def _complete(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
         ),
     )
     points = add_step_times(points, {spec.slug: spec.layers for spec in models})
-    points = points.with_columns(point_id=point_ids(points))
+    points = points.with_columns(point_id=point_ids(points), configuration_id=configuration_ids(points))
     return points.select(TABLES["serving_points"].field_names)
 
 
@@ -146,7 +147,8 @@ def point_ids(
     points: pl.DataFrame, without: Sequence[str] = ("source_file", "source_row"), table: str = "serving_points"
 ) -> pl.Series:
     """A key for each point: a hash of what its row says, wherever the row stands."""
-    says = [name for name in TABLES[table].field_names if name not in {*without, "point_id"} and name in points.columns]
+    keys = {*without, "point_id", "configuration_id"}
+    says = [name for name in TABLES[table].field_names if name not in keys and name in points.columns]
     texts = points.select(
         pl.concat_str([pl.col(name).cast(pl.String).fill_null("") for name in says], separator="\x1f")
     ).to_series()

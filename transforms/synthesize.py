@@ -15,6 +15,7 @@ from transforms.agent_points.roofline_points import TurnTimes, turn_times
 from transforms.agent_points.roofline_pools import pool_times
 from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.workload import table_workload
+from transforms.configurations import configuration_ids
 from transforms.equations.roofline import latency_s
 from transforms.serving_points import point_ids
 from transforms.synthetic_replicas import aggregated_replicas, disaggregated_replicas
@@ -62,7 +63,7 @@ def _points(
     frame = _as_serving_points(frame)
     parts = [_priced(part, spec, hardware, preset) for part in frame.partition_by("serving_mode", maintain_order=True)]
     priced = pl.concat(parts)
-    return priced.with_columns(point_id=point_ids(priced))
+    return priced.with_columns(point_id=point_ids(priced), configuration_id=configuration_ids(priced))
 
 
 def _priced(frame: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue, preset: RooflinePreset) -> pl.DataFrame:

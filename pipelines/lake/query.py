@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.lake.reader import Release, current_release
 from pipelines.lake.sql_guard import check_select
 from pipelines.lake.tables import Table, read_tables
-from pipelines.lake.views import comment_views, create_views, glob_escaped, quote_text
+from pipelines.lake.views import comment_tables, create_views, glob_escaped, quote_text
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class LakeQuery:
         check_select(self._connection, sql)
         if self._uncommented and "comment" in sql.lower():
             # Only who asks for the descriptions of columns pays the 50 ms that setting them takes.
-            comment_views(self._connection, self._uncommented)
+            comment_tables(self._connection, self._uncommented)
             self._uncommented.clear()
         return self._connection.cursor()
 

@@ -27,7 +27,7 @@ from pipelines.lake.locks import StagingOwner, publish_lock
 from pipelines.lake.parts import Part, encode
 from pipelines.lake.publish import publish_staging, tidy
 from pipelines.lake.reader import Release
-from pipelines.lake.tables import Column, Table
+from pipelines.lake.tables import Table, commented, narrow_tables
 from pipelines.lake.views import count_rows_and_columns
 from schemas.errors import UserError
 
@@ -126,6 +126,10 @@ class ReleaseWriter:
                 written.rows += part.rows
                 written.bytes += part.bytes
 
+    def rows(self, table: str) -> int:
+        """Rows of a table so far."""
+        return self._tables[table].rows if table in self._tables else 0
+
     def write_text(self, name: str, text: str) -> None:
         """Write a text file such as ``DATA_DICTIONARY.md`` beside the tables."""
         self._check_open()
@@ -143,14 +147,17 @@ class ReleaseWriter:
         inputs: Sequence[Mapping[str, Any]],
         table_comments: Mapping[str, str] | None = None,
         column_comments: Mapping[str, Mapping[str, str]] | None = None,
+        stored: Mapping[str, tuple[str, ...]] | None = None,
+        columns_of: Mapping[str, tuple[str, Sequence[str]]] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> Release:
         """Make what was written the newest release, in the steps of ``pipelines.lake.publish``.
 
         ``config``, ``inputs`` (each with its path and sha256) and ``extra`` go into the manifest as JSON.
         Comments are by table, and by table and column; those of tables that this release does not have are
-        left out, one of a column that its table does not have is a ``ValueError``. Raises ``UserError`` when
-        the lake cannot be written.
+        left out, one of a column that its table does not have is a ``ValueError``. Tables in ``stored`` are
+        held by the DuckDB file itself, under this primary key if any; ``columns_of`` names further views: of a table,
+        some of its columns. Raises ``UserError`` when the lake cannot be written.
         """
         self._check_open()
         for name, comments in (column_comments or {}).items():
@@ -171,7 +178,9 @@ class ReleaseWriter:
         }
 
         def write_tables(staging: Path) -> None:
-            tables = self._describe_tables(staging, table_comments or {}, column_comments or {})
+            comments = table_comments or {}, column_comments or {}
+            tables = self._describe_tables(staging, *comments, stored or {})
+            tables += narrow_tables(tables, *comments, columns_of or {})
             write_json(staging / TABLES, {table.name: table.to_json() for table in tables})
 
         with explained(self.lake.root):
@@ -219,6 +228,7 @@ class ReleaseWriter:
         staging: Path,
         table_comments: Mapping[str, str],
         column_comments: Mapping[str, Mapping[str, str]],
+        stored: Mapping[str, tuple[str, ...]],
     ) -> list[Table]:
         """The tables as DuckDB reads them. ``UserError`` if it does not find the rows that were written."""
         import duckdb
@@ -237,9 +247,9 @@ class ReleaseWriter:
                         f"Table {name} has {rows} rows in {staging}, but {written.rows} were written: "
                         "something else changes the lake's files. Nothing was published."
                     )
-                comments = column_comments.get(name, {})
-                commented = tuple(Column(column.name, column.type, comments.get(column.name)) for column in columns)
-                tables.append(Table(name, files, written.partitioned_by, commented, table_comments.get(name)))
+                described = commented(columns, column_comments.get(name, {}))
+                comment, keys = table_comments.get(name), stored.get(name)
+                tables.append(Table(name, files, written.partitioned_by, described, comment, keys))
         finally:
             connection.close()
         return tables

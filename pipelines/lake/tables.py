@@ -2,8 +2,8 @@
 rollback.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ class Table:
 
     ``files`` is a pattern of paths relative to the release (``agent_points/**/*.parquet``);
     ``partitioned_by`` names the columns that stand in the folder names; ``columns`` are all columns in order,
-    those too.
+    those too. ``stored`` is the primary key of a table whose rows the DuckDB file holds itself, empty where none is
+    declared; None where the file has a view.
     """
 
     name: str
@@ -34,23 +35,27 @@ class Table:
     partitioned_by: tuple[str, ...]
     columns: tuple[Column, ...]
     comment: str | None = None
+    stored: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "files": self.files,
             "partitioned_by": list(self.partitioned_by),
             "comment": self.comment,
+            "stored": None if self.stored is None else list(self.stored),
             "columns": [{"name": c.name, "type": c.type, "comment": c.comment} for c in self.columns],
         }
 
     @classmethod
     def from_json(cls, name: str, content: Mapping[str, Any]) -> "Table":
+        stored = content.get("stored")  # releases of the first builds do not say it
         return cls(
             name=name,
             files=content["files"],
             partitioned_by=tuple(content["partitioned_by"]),
             columns=tuple(Column(c["name"], c["type"], c["comment"]) for c in content["columns"]),
             comment=content["comment"],
+            stored=None if stored is None else tuple(stored),
         )
 
 
@@ -62,3 +67,25 @@ def read_tables(release: Path) -> list[Table]:
         return [Table.from_json(name, table) for name, table in sorted(content.items())]
     except (KeyError, TypeError) as error:
         raise UserError(f"{path} is not a description of tables: {error!r}.") from error
+
+
+def narrow_tables(
+    tables: Iterable[Table],
+    table_comments: Mapping[str, str],
+    column_comments: Mapping[str, Mapping[str, str]],
+    columns_of: Mapping[str, tuple[str, Sequence[str]]],
+) -> list[Table]:
+    """Tables of some columns of another one, for those of which the release has that one."""
+    by_name = {table.name: table for table in tables}
+    narrow = []
+    for name, (wide, columns) in columns_of.items():
+        if wide in by_name:
+            found = {column.name: column for column in by_name[wide].columns}
+            described = commented([found[column] for column in columns], column_comments.get(name, {}))
+            narrow.append(replace(by_name[wide], name=name, columns=described, comment=table_comments.get(name)))
+    return narrow
+
+
+def commented(columns: Iterable[Column], comments: Mapping[str, str]) -> tuple[Column, ...]:
+    """The columns with these comments beside them."""
+    return tuple(Column(column.name, column.type, comments.get(column.name)) for column in columns)

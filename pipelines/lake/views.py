@@ -1,4 +1,4 @@
-"""DuckDB views over the files of one release."""
+"""The DuckDB file of one release: views over its files, and small tables with rows of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     import duckdb
 
 STORAGE_VERSION = "v1.0.0"
-"""The oldest storage that holds column comments: DuckDB 1.0 and later open the file."""
+"""The oldest storage that holds column comments: clients of DuckDB 1.4 open the file, which 2.0's own they do not."""
+BLOCK_BYTES = 16_384
+"""The smallest: a table of a few rows then takes no megabyte."""
 
 
 def quote_name(name: str) -> str:
@@ -45,34 +47,48 @@ def create_views(
 ) -> None:
     """One view for each table, in the named schema (``""`` the default one). The files must be there."""
     for table in tables:
-        names = [column.name for column in table.columns]
-        scan = scan_sql(release, table.files, table.partitioned_by, names)
-        connection.execute(f"CREATE VIEW {_view(table, schema)} AS {scan}")
+        connection.execute(f"CREATE VIEW {_named(table, schema)} AS {_scan(table, release)}")
 
 
-def comment_views(connection: duckdb.DuckDBPyConnection, tables: Iterable[Table], schema: str = "") -> None:
-    """Put the descriptions of tables and columns on their views, as DuckDB comments."""
+def store_tables(connection: duckdb.DuckDBPyConnection, release: Path, tables: Sequence[Table], schema: str) -> None:
+    """Fill one table for each of these, primary keys declared."""
     for table in tables:
-        view = _view(table, schema)
+        rules = [f"{quote_name(column.name)} {column.type}" for column in table.columns]
+        if table.stored:
+            rules.append(f"PRIMARY KEY ({', '.join(map(quote_name, table.stored))})")
+        connection.execute(f"CREATE TABLE {_named(table, schema)} ({', '.join(rules)})")
+        connection.execute(f"INSERT INTO {_named(table, schema)} {_scan(table, release)}")
+
+
+def comment_tables(
+    connection: duckdb.DuckDBPyConnection, tables: Iterable[Table], schema: str = "", kind: str = "VIEW"
+) -> None:
+    """Put the descriptions of tables and columns on their views, or with ``TABLE`` tables, as DuckDB comments."""
+    for table in tables:
+        name = _named(table, schema)
         if table.comment:
-            connection.execute(f"COMMENT ON VIEW {view} IS {quote_text(table.comment)}")
+            connection.execute(f"COMMENT ON {kind} {name} IS {quote_text(table.comment)}")
         for column in table.columns:
             if column.comment:
-                target = f"{view}.{quote_name(column.name)}"
+                target = f"{name}.{quote_name(column.name)}"
                 connection.execute(f"COMMENT ON COLUMN {target} IS {quote_text(column.comment)}")
 
 
 def build_database(path: Path, release: Path) -> None:
-    """Make a new DuckDB file of views with absolute paths over a release, views and columns commented."""
+    """Make a new DuckDB file of a release: views with absolute paths, tables, comments on them and their columns."""
     import duckdb
 
     connection = duckdb.connect(":memory:")
     try:
-        connection.execute(f"ATTACH {quote_text(str(path))} AS lake (STORAGE_VERSION {quote_text(STORAGE_VERSION)})")
+        options = f"STORAGE_VERSION {quote_text(STORAGE_VERSION)}, BLOCK_SIZE {BLOCK_BYTES}"
+        connection.execute(f"ATTACH {quote_text(str(path))} AS lake ({options})")
         connection.execute("BEGIN")
         tables = read_tables(release)
-        create_views(connection, release, tables, schema="lake")
-        comment_views(connection, tables, schema="lake")
+        views, stored = ([table for table in tables if (table.stored is not None) == held] for held in (False, True))
+        create_views(connection, release, views, schema="lake")
+        comment_tables(connection, views, schema="lake")
+        store_tables(connection, release, stored, schema="lake")
+        comment_tables(connection, stored, schema="lake", kind="TABLE")
         connection.execute("COMMIT")
         connection.execute("DETACH lake")
     finally:
@@ -80,8 +96,8 @@ def build_database(path: Path, release: Path) -> None:
 
 
 def shows_release(path: Path, release: Path) -> bool:
-    """Whether a DuckDB file can be read and has exactly the views of this release, at the place where it is
-    now.
+    """Whether a DuckDB file can be read and has exactly the views and tables of this release, the views at the
+    place where it is now. The file is written at once: where its views are of a release, so are the rows it holds.
     """
     import duckdb
 
@@ -91,13 +107,16 @@ def shows_release(path: Path, release: Path) -> bool:
     except duckdb.Error:
         return False
     try:
-        rows = connection.execute("SELECT view_name, sql FROM duckdb_views() WHERE NOT internal").fetchall()
+        views = connection.execute("SELECT view_name, sql FROM duckdb_views() WHERE NOT internal").fetchall()
+        held = connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
     except duckdb.Error:
         return False
     finally:
         connection.close()
-    wanted = {table.name for table in read_tables(release)}
-    return {name for name, _ in rows} == wanted and all(folder.replace("'", "''") in sql for _, sql in rows)
+    tables = read_tables(release)
+    there = {name for name, _ in views} == {table.name for table in tables if table.stored is None}
+    there = there and {name for (name,) in held} == {table.name for table in tables if table.stored is not None}
+    return there and all(folder.replace("'", "''") in sql for _, sql in views)
 
 
 def count_rows_and_columns(
@@ -115,5 +134,9 @@ def count_rows_and_columns(
     return int(row[0]), [Column(name, type_) for name, type_, *_ in described]
 
 
-def _view(table: Table, schema: str) -> str:
+def _scan(table: Table, release: Path) -> str:
+    return scan_sql(release, table.files, table.partitioned_by, [column.name for column in table.columns])
+
+
+def _named(table: Table, schema: str) -> str:
     return f"{quote_name(schema)}.{quote_name(table.name)}" if schema else quote_name(table.name)

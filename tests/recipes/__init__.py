@@ -1,0 +1,1 @@
+"""What the README's recipes do, run in environments of their own."""
