@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 
 import polars as pl
+from pydantic import BaseModel
 
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import conform, empty_frame
@@ -26,6 +27,7 @@ def hardware_table(hardware: HardwareCatalogue) -> pl.DataFrame:
             "fp4_flops_per_s": gpu.flops_per_s.fp4,
             "gpus_per_node": gpu.gpus_per_node,
             "figures_from": json.dumps(gpu.sources, ensure_ascii=False),
+            "definition": _definition(gpu),
         }
         for gpu in hardware
     ]
@@ -48,6 +50,7 @@ def models_table(models: ModelCatalogue) -> pl.DataFrame:
             "kv_dtype": spec.kv_dtype,
             "attention": json.dumps([{"kind": group.kind, "layers": group.layers} for group in spec.attention]),
             "figures_from": spec.source,
+            "definition": _definition(spec),
         }
         for spec in models
     ]
@@ -71,11 +74,16 @@ def scenarios_table(scenarios: Iterable[Scenario]) -> pl.DataFrame:
             "cache_model": scenario.cache.model,
             "cache_hit_rate": constant_hit_rate(scenario),
             "cache_kept_s": getattr(scenario.cache, "kept_s", None),
+            "definition": _definition(scenario),
             **{name: getattr(scenario, name) for name in same_name},
         }
         for scenario in scenarios
     ]
     return _table("scenarios", rows)
+
+
+def _definition(entry: BaseModel) -> str:
+    return entry.model_dump_json(exclude_none=True)
 
 
 def _table(name: str, rows: list[dict[str, object]]) -> pl.DataFrame:

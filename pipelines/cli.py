@@ -10,6 +10,7 @@ from pipelines.commands.check import check_command
 from pipelines.commands.evaluate import evaluate_command
 from pipelines.commands.frontier import frontier_command
 from pipelines.commands.models import app as models_app
+from pipelines.commands.plan import plan_command
 from pipelines.commands.query import query_command
 from pipelines.commands.releases import releases_app
 from pipelines.commands.schedule import schedule_command
@@ -26,6 +27,7 @@ app.command("check")(check_command)
 app.command("query")(query_command)
 app.command("evaluate")(evaluate_command)
 app.command("frontier")(frontier_command)
+app.command("plan")(plan_command)
 app.command("schedule")(schedule_command)
 app.add_typer(scenarios.app, name="scenarios")
 app.add_typer(hardware.app, name="hardware")

@@ -353,6 +353,7 @@ _real("fp8_flops_per_s", "FLOP/s", "dense FP8 arithmetic of one GPU; NULL where 
 _real("fp4_flops_per_s", "FLOP/s", "dense FP4 arithmetic of one GPU; NULL where it has none", "catalogue",
       nullable=True, above=0)  # fmt: skip
 _count("gpus_per_node", "GPUs", "GPUs of one node", "catalogue")
+_text("definition", "the whole entry as the build used it, JSON text: `plan` and `what-if` read it", "catalogue")
 _text("figures_from", "where the figures were read, JSON text", "catalogue")
 _count("layers", "-", "transformer layers", "config.json")
 _count("max_context_tokens", "tokens", "longest context; NULL if the config does not say", "config.json", nullable=True)

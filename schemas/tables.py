@@ -141,7 +141,7 @@ TABLES: Final[dict[str, Table]] = {
             (
                 "hardware", "hardware_name", "vendor", "hbm_bytes", "hbm_printed_gb",
                 "hbm_bandwidth_bytes_per_s", "bf16_flops_per_s", "fp8_flops_per_s", "fp4_flops_per_s",
-                "gpus_per_node", "figures_from",
+                "gpus_per_node", "figures_from", "definition",
             ),
             ("hardware",),
         ),
@@ -151,7 +151,7 @@ TABLES: Final[dict[str, Table]] = {
             (
                 "model", "model_name", "layers", "max_context_tokens", "parameters_total",
                 "parameters_active", "parameters_non_expert", "weight_dtype", "weight_bytes", "kv_dtype",
-                "attention", "figures_from",
+                "attention", "figures_from", "definition",
             ),
             ("model",),
         ),
@@ -163,7 +163,7 @@ TABLES: Final[dict[str, Table]] = {
                 "new_tokens_per_turn", "output_tokens_per_turn", "output_retention_fraction",
                 "first_turn_new_tokens", "shared_prefix_tokens", "cache_model", "cache_hit_rate",
                 "cache_kept_s", "mean_context_tokens", "peak_context_tokens", "scenario_sessions", "scenario_gpus",
-                "scenario_source",
+                "scenario_source", "definition",
             ),
             ("scenario",),
         ),

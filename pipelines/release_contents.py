@@ -1,0 +1,131 @@
+"""A release read back: the catalogues and options that it was built with, and single partitions of its tables.
+
+Reads the files of the partitions themselves: the views of all tables take a second to make, and a command that answers
+in seconds needs a few files of thousands.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+from pydantic import BaseModel, ValidationError
+
+from pipelines.lake.reader import Release, current_release
+from schemas.catalogue import HardwareCatalogue, ModelCatalogue
+from schemas.errors import UserError
+from schemas.hardware import Hardware
+from schemas.models import ModelSpec
+from schemas.options import MappingOptions
+from schemas.scenarios import Scenario
+from schemas.suggest import did_you_mean
+from schemas.tables import TABLES
+
+EntryT = TypeVar("EntryT", bound=BaseModel)
+
+
+class ReleaseContents:
+    """What a release was built with, and its partitions. Made by ``open_contents``."""
+
+    def __init__(self, release: Release) -> None:
+        self.release = release
+
+    @cached_property
+    def options(self) -> MappingOptions:
+        """The mapping's options of the build."""
+        config: dict[str, Any] = self.release.manifest.get("config", {})
+        return MappingOptions.model_validate(
+            {name: config[name] for name in MappingOptions.model_fields if name in config}
+        )
+
+    @cached_property
+    def hardware(self) -> HardwareCatalogue:
+        return HardwareCatalogue(self._entries("hardware", Hardware))
+
+    @cached_property
+    def models(self) -> ModelCatalogue:
+        return ModelCatalogue(self._entries("models", ModelSpec))
+
+    @cached_property
+    def scenarios(self) -> dict[str, Scenario]:
+        return {scenario.slug: scenario for scenario in self._entries("scenarios", Scenario)}
+
+    def model_slug(self, name: str) -> str:
+        """The model of the release that a slug, name or alias means. Raises ``UserError`` if there is none."""
+        meant = self.models.lookup(name)
+        there = self._folders("agent_points", "*", "model=")
+        return _one_of(there, name, None if meant is None else meant.slug, "model")
+
+    def scenario(self, name: str) -> Scenario:
+        """The scenario of the release with this slug. Raises ``UserError`` if there is none."""
+        return self.scenarios[_one_of(sorted(self.scenarios), name, None, "scenario")]
+
+    def hardware_slugs(self, names: Sequence[str], model: str) -> list[str]:
+        """The hardware that the names mean, each once; all that has the model where no name is given.
+
+        Raises ``UserError`` for a name that is not in the release or has no point of the model.
+        """
+        there = [path.name.removeprefix("hardware=") for path in self._glob("agent_points", "hardware=*")]
+        with_model = [slug for slug in there if self._glob("agent_points", f"hardware={slug}/model={model}")]
+        chosen = []
+        for name in names:
+            meant = self.hardware.lookup(name)
+            slug = _one_of(there, name, None if meant is None else meant.slug, "hardware")
+            if slug not in with_model:
+                raise UserError(f"The lake has no point of {model} on {slug}; it has it on {', '.join(with_model)}.")
+            chosen.append(slug)
+        return list(dict.fromkeys(chosen)) or with_model
+
+    def read(self, table: str, hardware: Sequence[str], model: str, scenario: str | None = None) -> pl.DataFrame:
+        """The table's partitions of the hardware, model and scenario, in the table's columns.
+
+        Empty where there is none. Raises ``UserError`` where the release is of a version with other columns.
+        """
+        columns = TABLES[table].field_names
+        frames = []
+        for slug in hardware:
+            keys = {"hardware": slug, "model": model} | ({} if scenario is None else {"scenario": scenario})
+            folder = "/".join(f"{key}={value}" for key, value in keys.items())
+            for path in self._glob(table, f"{folder}/*.parquet"):
+                frame = pl.read_parquet(path, hive_partitioning=False)
+                frame = frame.with_columns(pl.lit(value).alias(key) for key, value in keys.items())
+                if missing := set(columns) - set(frame.columns):
+                    raise self._too_old(table, min(missing))
+                frames.append(frame.select(columns))
+        if frames:
+            return pl.concat(frames)
+        return pl.DataFrame(schema={field.name: field.dtype for field in TABLES[table].fields})
+
+    def _entries(self, table: str, kind: type[EntryT]) -> tuple[EntryT, ...]:
+        frame = pl.read_parquet(self.release.path / f"{table}.parquet")
+        if "definition" not in frame.columns:
+            raise self._too_old(table, "definition")
+        try:
+            return tuple(kind.model_validate_json(text) for text in frame["definition"])
+        except ValidationError:
+            raise self._too_old(table, "definition") from None
+
+    def _too_old(self, table: str, column: str) -> UserError:
+        return UserError(
+            f"Release {self.release.id} was published by another version of the program: its table {table} lacks "
+            f"{column} as this version has it. Run `agent-pareto build` on the lake again."
+        )
+
+    def _glob(self, table: str, pattern: str) -> list[Path]:
+        return sorted((self.release.path / table).glob(pattern))
+
+    def _folders(self, table: str, above: str, prefix: str) -> list[str]:
+        return sorted({path.name.removeprefix(prefix) for path in self._glob(table, f"{above}/{prefix}*")})
+
+
+def open_contents(lake_path: Path) -> ReleaseContents:
+    """The current release of a lake. Raises ``UserError`` where there is none."""
+    return ReleaseContents(current_release(lake_path))
+
+
+def _one_of(slugs: Sequence[str], name: str, meant: str | None, kind: str) -> str:
+    for slug in (name, meant):
+        if slug in slugs:
+            return str(slug)
+    raise UserError(f"The lake has no {kind} {name!r}.{did_you_mean(name, slugs)} It has: {', '.join(slugs)}.")

@@ -1,0 +1,1 @@
+"""How many GPUs a number of sessions needs, from published agent points."""
