@@ -12,6 +12,8 @@ from pipelines.flow import BuildReport
 from pipelines.incremental import PartitionRecord
 from pipelines.reading import Inputs
 
+PROGRAM = "agent-pareto"
+
 
 def print_summary(report: BuildReport, lake: Path) -> None:
     """Rows in and what became of them, points, the best of each hardware, model and scenario, the place."""
@@ -61,9 +63,9 @@ def print_summary(report: BuildReport, lake: Path) -> None:
 
 
 def _command() -> str:
-    """How this program is called from here."""
+    """How this program is called from here; its name where something else runs the build, a worker say."""
     name = Path(sys.argv[0]).name
-    return name if shutil.which(name) else os.path.relpath(sys.argv[0])
+    return os.path.relpath(sys.argv[0]) if name == PROGRAM and not shutil.which(name) else PROGRAM
 
 
 def _print_best(report: BuildReport, inputs: Inputs) -> None:
