@@ -24,14 +24,14 @@ from pipelines.lake.parts import Part, is_there
 from pipelines.lake.reader import Release, current_id
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
-from schemas.options import BuildOptions, MappingOptions
+from schemas.options import BuildOptions, LiveOptions, MappingOptions
 from schemas.scenarios import Scenario
 from schemas.tables import SCHEMA_VERSION
 from transforms.sources.rows import FileRejectedError
 
 PARTITIONS_FILE = "partitions.json"
 #: Of the options, what changes no row of a release.
-NOT_CONTENT = ("out", "runner", "strict")
+NOT_CONTENT = ("out", "runner", "strict", *LiveOptions.model_fields)
 #: A change of these may move the last digits.
 LIBRARIES = ("agent-pareto", "numpy", "polars")
 CODE_FOLDERS = ("pipelines", "schemas", "transforms")
@@ -131,7 +131,7 @@ def fingerprint(
             code_sha256(),
             SCHEMA_VERSION,
             {**chosen, "scenarios": [_dump(scenario) for scenario in scenarios]},
-            options.synthesize is None and not options.tables,
+            options.synthesize is None and options.uses_shipped_tables,
             hashlib.sha256(evaluation).hexdigest(),
             [_dump(gpu) for gpu in hardware],
             [_dump(spec) for spec in models],

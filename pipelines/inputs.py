@@ -5,7 +5,7 @@ import hashlib
 import io
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +23,14 @@ MAX_SIDECAR_BYTES: Final = 2**20
 
 @dataclass(frozen=True)
 class FoundFile:
-    """An input file: where it is, and how it is called in messages and in the lake."""
+    """An input file: where it is, and how it is called in messages and in the lake.
+
+    ``refused`` says why there is no such file, of one that was asked for.
+    """
 
     path: Path
     shown: str
+    refused: str | None = None
 
 
 def find_files(paths: Sequence[Path]) -> list[FoundFile]:
@@ -44,11 +48,13 @@ def find_files(paths: Sequence[Path]) -> list[FoundFile]:
             raise UserError(f"{path} holds no table ({', '.join(TABLE_SUFFIXES)}, each also gzipped as .gz).")
         for file in files:
             found.setdefault(file.path.resolve(), file)
-    return _with_distinct_names(list(found.values()))
+    return with_distinct_names(list(found.values()))
 
 
 def open_file(found: FoundFile) -> InputFile:
     """The file's bytes, unpacked, with its sidecars. Raises ``FileRejectedError`` where it or they cannot be read."""
+    if found.refused is not None:
+        raise FileRejectedError(found.refused)
     try:
         before = found.path.stat()
         size = before.st_size
@@ -100,7 +106,7 @@ def _files_under(folder: Path) -> Iterator[FoundFile]:
             yield FoundFile(path, path.relative_to(folder).as_posix())
 
 
-def _with_distinct_names(files: list[FoundFile]) -> list[FoundFile]:
+def with_distinct_names(files: Sequence[FoundFile]) -> list[FoundFile]:
     """Files of one shown name from several folders are told apart by their paths as given."""
     names = [file.shown for file in files]
-    return [file if names.count(file.shown) == 1 else FoundFile(file.path, file.path.as_posix()) for file in files]
+    return [file if names.count(file.shown) == 1 else replace(file, shown=file.path.as_posix()) for file in files]

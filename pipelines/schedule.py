@@ -71,6 +71,10 @@ def with_absolute_paths(options: BuildOptions) -> BuildOptions:
             "hardware": absolute(options.hardware),
             "models": absolute(options.models),
             "evaluation": absolute(options.evaluation),
+            "aiconfigurator": None
+            if options.aiconfigurator is None
+            else options.aiconfigurator.expanduser().absolute(),
+            "aiconfigurator_cache": absolute(options.aiconfigurator_cache),
             "out": options.out.expanduser().resolve(),
         }
     )

@@ -31,10 +31,11 @@ from pipelines.incremental import (
     fingerprint,
     seen_files,
 )
-from pipelines.inputs import FoundFile, find_files
+from pipelines.inputs import FoundFile, find_files, with_distinct_names
 from pipelines.lake.durable import explained
 from pipelines.lake.parts import DamagedPartError, link_part, write_parts
 from pipelines.lake.release import ReleaseWriter
+from pipelines.live.asking import ask_aiconfigurator
 from pipelines.progress import progress
 from pipelines.reading import Inputs, read_inputs
 from pipelines.star import COLUMNS_OF, STORED, put_aside_again, write_dimensions, write_facts
@@ -108,7 +109,10 @@ def find(options: BuildOptions) -> Found:
         load_evaluation(options.evaluation)  # a wrong file is said before the work begins
     hardware, models = load_hardware(options.hardware), load_models(options.models)
     scenarios = load_scenarios(options.scenarios)
-    return Found(options, hardware, models, tuple(scenarios), tuple(find_files(options.tables or (SHIPPED_TABLES,))))
+    files = find_files((SHIPPED_TABLES,) if options.uses_shipped_tables else options.tables)
+    if options.source is not None:
+        files += ask_aiconfigurator(options, scenarios, hardware, models)
+    return Found(options, hardware, models, tuple(scenarios), tuple(with_distinct_names(files)))
 
 
 def prepare(options: BuildOptions) -> Prepared:
@@ -144,7 +148,7 @@ def read(found: Found) -> Prepared:
 def synthesize(prepared: Prepared) -> pl.DataFrame:
     """The serving points of the tables, and roofline points where the options ask for them."""
     options, points = prepared.options, prepared.inputs.serving_points
-    wanted = not options.tables if options.synthesize is None else options.synthesize
+    wanted = options.uses_shipped_tables if options.synthesize is None else options.synthesize
     if not wanted:
         return points
     return pl.concat([points, synthesize_missing(points, prepared.hardware, prepared.models, options.roofline)])

@@ -1,9 +1,10 @@
 """What a user can choose about a build: one typed model, its defaults and their meaning."""
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 KvContext = Literal["mean", "p95", "peak"]
 ClosedLoop = Literal["arrival", "article"]
@@ -11,6 +12,16 @@ KvLayout = Literal["ideal", "paged"]
 Pool = Literal["prefill", "decode"]
 IdleKv = Literal["resident", "dropped", "offloaded"]
 RooflinePreset = Literal["calibrated", "article"]
+Backend = Literal["trtllm", "vllm", "sglang"]
+
+
+def _lengths(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]{0,6}/[1-9][0-9]{0,6}", text):
+        raise ValueError(f"{text!r} is not tokens in and tokens out, such as 4000/1000")
+    return text
+
+
+Workload = Annotated[str, AfterValidator(_lengths)]
 
 
 class MappingOptions(BaseModel):
@@ -45,13 +56,45 @@ class MappingOptions(BaseModel):
         return self
 
 
-class BuildOptions(MappingOptions):
+class LiveOptions(BaseModel):
+    """What AIConfigurator is asked for, and where it is. A release holds its answers, so none of this is content."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    source: Literal["aiconfigurator"] | None = Field(default=None, description="the tool to ask; None: none")
+    system: tuple[str, ...] = Field(default=(), description="GPUs, by our names or the tool's")
+    model: tuple[str, ...] = Field(default=(), description="models, by our names or the tool's")
+    backend: tuple[Backend, ...] = Field(default=(), description="serving engines; none: TensorRT-LLM")
+    total_gpus: tuple[PositiveInt, ...] = Field(default=(), description="GPUs of a deployment at most; none: 8")
+    workload: tuple[Workload, ...] = Field(default=(), description="standard workloads, ISL/OSL; none: 4000/1000")
+    aiconfigurator: Path | None = Field(
+        default=None, description="environment that has AIConfigurator, or its Python; None: this one, or the PATH"
+    )
+    aiconfigurator_cache: Path | None = Field(default=None, description="folder of answers; None: the user's cache")
+
+    @model_validator(mode="after")
+    def _asked_for_something(self) -> "LiveOptions":
+        about = ("system", "model", "backend", "total_gpus", "workload")
+        given = [name for name in about if getattr(self, name)]
+        if self.source is None and given:
+            option = given[0].replace("_", "-")
+            raise ValueError(f"--{option} says what AIConfigurator is asked: give --source aiconfigurator too")
+        if self.source is not None and not (self.system and self.model):
+            raise ValueError(
+                "--source aiconfigurator needs a GPU and a model: --system h200_sxm --model Qwen/Qwen3-32B for example"
+            )
+        return self
+
+
+class BuildOptions(MappingOptions, LiveOptions):
     """All options of a build; what a scheduled run is given too."""
 
-    tables: tuple[Path, ...] = Field(default=(), description="files and folders of tables; none: the shipped ones")
+    tables: tuple[Path, ...] = Field(
+        default=(), description="files and folders of tables; none, and nothing asked for: the shipped ones"
+    )
     scenarios: tuple[str, ...] = Field(default=(), description="scenario files and slugs; none: the shipped ones")
     synthesize: bool | None = Field(
-        default=None, description="roofline points where no table covers; None: only without tables"
+        default=None, description="roofline points where no table covers; None: only with the shipped tables"
     )
     roofline: RooflinePreset = Field(default="calibrated", description="equations of the synthesised points")
     hardware: Path | None = Field(default=None, description="a user's own hardware catalogue")
@@ -62,6 +105,11 @@ class BuildOptions(MappingOptions):
     )
     runner: Literal["threads", "dask"] = Field(default="threads", description="what runs the partitions")
     strict: bool = Field(default=False, description="publish nothing if a row or file is not used")
+
+    @property
+    def uses_shipped_tables(self) -> bool:
+        """Whether no other tables are named or asked for."""
+        return not self.tables and self.source is None
 
     @property
     def mapping(self) -> MappingOptions:

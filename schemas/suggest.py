@@ -16,6 +16,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return by_folded[close[0]] if close else None
 
 
+def nearest_few(name: str, known: Iterable[str], at_most: int = 3) -> list[str]:
+    """The known names that look most like this one, the most alike first, upper and lower case alike."""
+    by_folded = {candidate.casefold(): candidate for candidate in known}
+    return [by_folded[close] for close in get_close_matches(name.casefold(), by_folded, n=at_most)]
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``" Did you mean 'x'?"``, with its leading blank; empty if no known name is near."""
     candidate = nearest(name, known)

@@ -18,12 +18,56 @@ def build_command(
         list[str] | None,
         typer.Option("--scenarios", help="A scenario file or a slug; may be repeated. Without: the catalogue."),
     ] = None,
+    source: Annotated[
+        Literal["aiconfigurator"] | None,
+        typer.Option(
+            "--source",
+            help="Have tables made: ask AIConfigurator for the standard workload and for each scenario's own turns.",
+        ),
+    ] = None,
+    system: Annotated[
+        list[str] | None, typer.Option("--system", help="GPU to ask for: h200_sxm, or our slug; may be repeated.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="Model to ask for: Qwen/Qwen3-32B, or our slug; may be repeated."),
+    ] = None,
+    backend: Annotated[
+        list[str] | None,
+        typer.Option("--backend", help="trtllm, vllm or sglang; may be repeated.  [default: trtllm]"),
+    ] = None,
+    total_gpus: Annotated[
+        list[int] | None,
+        typer.Option("--total-gpus", min=1, help="GPUs of a replica at most; may be repeated.  [default: 8]"),
+    ] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--workload", help="Standard workload to ask for, ISL/OSL; may be repeated.  [default: 4000/1000]"
+        ),
+    ] = None,
+    aiconfigurator: Annotated[
+        Path | None,
+        typer.Option(
+            "--aiconfigurator",
+            envvar="AGENT_PARETO_AICONFIGURATOR",
+            help="Environment that has AIConfigurator, its Python or the program. Without: this one, then the PATH.",
+        ),
+    ] = None,
+    aiconfigurator_cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--aiconfigurator-cache",
+            envvar="AGENT_PARETO_AICONFIGURATOR_CACHE",
+            help="Folder that keeps its answers. Without: agent-pareto/aiconfigurator in the user's cache.",
+        ),
+    ] = None,
     synthesize: Annotated[
         bool | None,
         typer.Option(
             "--synthesize/--no-synthesize",
             help="Add roofline points for each hardware x model that no table covers "
-            "(default: on without --tables, off with).",
+            "(default: on without --tables and --source, off with).",
             show_default=False,
         ),
     ] = None,
@@ -128,6 +172,9 @@ def build_command(
     print_summary(report, out)
 
 
+_REPEATED = ("tables", "scenarios", "system", "model", "backend", "total_gpus", "workload")
+
+
 def options_of(given: dict[str, Any]) -> "tuple[BuildOptions, RunOptions]":
     """The command line's options as models. Raises ``UserError`` where they do not go together."""
     from pydantic import ValidationError
@@ -145,8 +192,7 @@ def options_of(given: dict[str, Any]) -> "tuple[BuildOptions, RunOptions]":
         raise UserError("--dask-address is for --runner dask: give both, or neither.")
     build = {
         **given,
-        "tables": tuple(given["tables"] or ()),
-        "scenarios": tuple(given["scenarios"] or ()),
+        **{name: tuple(given[name] or ()) for name in _REPEATED},
         "overhead_bytes_per_gpu": given["overhead_gb"] * 1e9,
         "host_memory_bytes_per_gpu": given["host_memory_gb"] * 1e9,
     }
@@ -164,5 +210,5 @@ def _said(location: tuple[int | str, ...], message: str) -> str:
     renamed = {"overhead_bytes_per_gpu": "overhead-gb", "host_memory_bytes_per_gpu": "host-memory-gb"}
     if not location:
         return f"{message.removeprefix('Value error, ')}."
-    name = str(location[0])
+    name, message = str(location[0]), message.removeprefix("Value error, ")
     return f"--{renamed.get(name, name.replace('_', '-'))}: {message[:1].lower()}{message[1:]}."

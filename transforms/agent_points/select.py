@@ -1,5 +1,7 @@
 """One row for each configuration, load and scenario, from tables of several workloads (MODEL 5.9)."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
@@ -11,6 +13,23 @@ from transforms.equations.context import turn_profile
 #: Tables state whole tokens.
 TOKEN_TOLERANCE = 0.5
 _LOAD = (SCHEDULE_ID, "batch_per_rank")
+
+
+@dataclass(frozen=True)
+class OwnWorkload:
+    """The agent's own workload in whole tokens: the prompt, the output, what is cached on a hit and on a miss."""
+
+    isl_tokens: int
+    osl_tokens: int
+    prefixes: tuple[int, ...]
+
+
+def own_workload(scenario: Scenario, serving_mode: str) -> OwnWorkload:
+    """What a tool must be asked so that rows of this serving mode are direct (MODEL 5.1); hit first."""
+    isl = round(scenario.mean_context_tokens)
+    hit = max(isl - round(_new_on_hit(scenario, serving_mode)), 0)
+    prefixes = (hit,) if scenario.cache_hit_rate == 1.0 else (hit, round(scenario.shared_prefix_tokens))
+    return OwnWorkload(isl, round(scenario.output_tokens_per_turn), tuple(dict.fromkeys(prefixes)))
 
 
 def select_rows(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
@@ -58,10 +77,7 @@ def apply_direct(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
 def _mark_direct(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
     """Adds ``_is_direct`` and the ``_miss_*`` figures (the row's own where nothing misses)."""
     c = pl.col
-    # a disaggregated prefill pool computes the last output too
-    agg, disagg = (
-        float(np.mean(turn_profile(scenario, prefill_sees_output=sees).new_on_hit)) for sees in (True, False)
-    )
+    agg, disagg = (_new_on_hit(scenario, mode) for mode in ("agg", "disagg"))
     new_on_hit = pl.when(c("serving_mode") == "agg").then(agg).otherwise(disagg)
     at_context = _near(c("isl_tokens"), scenario.mean_context_tokens) & _near(
         c("osl_tokens"), scenario.output_tokens_per_turn
@@ -86,6 +102,11 @@ def _mark_direct(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
     )
     joined = points.join(misses, on=_LOAD, how="left", nulls_equal=True, maintain_order="left")
     return joined.with_columns(_is_direct=is_hit & c("_miss_ttft_ms").is_not_null())
+
+
+def _new_on_hit(scenario: Scenario, serving_mode: str) -> float:
+    """Tokens that a turn prefills on a hit, mean over the turns. A disaggregated pool computes the last output too."""
+    return float(np.mean(turn_profile(scenario, prefill_sees_output=serving_mode == "agg").new_on_hit))
 
 
 def _near(value: pl.Expr, target: pl.Expr | float) -> pl.Expr:

@@ -1,0 +1,1 @@
+"""Tables that AIConfigurator is asked for while a lake is built."""
