@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import conform, empty_frame
+from schemas.prices import Price
 from schemas.scenarios import Scenario
 from transforms.cache import constant_hit_rate
 
@@ -55,6 +56,20 @@ def models_table(models: ModelCatalogue) -> pl.DataFrame:
         for spec in models
     ]
     return _table("models", rows)
+
+
+def prices_table(prices: Iterable[Price]) -> pl.DataFrame:
+    """The table ``prices``."""
+    rows: list[dict[str, object]] = [
+        {
+            "hardware": price.hardware,
+            "usd_per_gpu_hour": price.usd_per_gpu_hour,
+            "price_source": price.source,
+            "price_date": price.date.isoformat(),
+        }
+        for price in prices
+    ]
+    return _table("prices", rows)
 
 
 def scenarios_table(scenarios: Iterable[Scenario]) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from schemas.catalogue import Catalogue, HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
+from schemas.prices import Price
 from schemas.scenarios import Scenario
 from schemas.sentences import explain, show
 from schemas.suggest import did_you_mean
@@ -39,6 +40,7 @@ class _Kind(Generic[EntryT]):
 _HARDWARE: Final = _Kind("hardware", "hardware", Hardware)
 _MODELS: Final = _Kind("models", "model", ModelSpec)
 _SCENARIOS: Final = _Kind("scenarios", "scenario", Scenario)
+_PRICES: Final = _Kind("prices", "price", Price)
 
 
 def load_hardware(path: Path | None = None) -> HardwareCatalogue:
@@ -78,6 +80,23 @@ def load_scenarios(specs: Sequence[str] = ()) -> tuple[Scenario, ...]:
                     " give one of them another slug."
                 )
     return tuple(scenario for scenario, _ in chosen.values())
+
+
+def load_prices(path: Path | None, hardware: HardwareCatalogue) -> tuple[Price, ...]:
+    """The price list (a list under ``prices:``), its hardware as slugs of the catalogue; empty without a file.
+
+    Raises ``UserError`` if the file is unusable, names hardware that is not in the catalogue, or one twice.
+    """
+    found: dict[str, Price] = {}
+    for price in _read_entries(path, _PRICES) if path is not None else ():
+        try:
+            slug = hardware.find(price.hardware).slug
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+        if slug in found:
+            raise UserError(f"{path}: {slug!r} has two prices; a price list has one for each GPU.")
+        found[slug] = price.model_copy(update={"hardware": slug})
+    return tuple(found.values())
 
 
 def shipped_scenarios() -> tuple[Scenario, ...]:

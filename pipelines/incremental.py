@@ -25,6 +25,7 @@ from pipelines.lake.reader import Release, current_id
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
 from schemas.options import BuildOptions, LiveOptions, MappingOptions
+from schemas.prices import Price
 from schemas.scenarios import Scenario
 from schemas.tables import SCHEMA_VERSION
 from transforms.sources.rows import FileRejectedError
@@ -32,6 +33,8 @@ from transforms.sources.rows import FileRejectedError
 PARTITIONS_FILE = "partitions.json"
 #: Of the options, what changes no row of a release.
 NOT_CONTENT = ("out", "runner", "strict", *LiveOptions.model_fields)
+#: Files: what they say counts, not where they lie.
+FILES = ("tables", "evaluation", "hardware", "models", "prices")
 #: A change of these may move the last digits.
 LIBRARIES = ("agent-pareto", "numpy", "polars")
 CODE_FOLDERS = ("pipelines", "schemas", "transforms")
@@ -122,9 +125,10 @@ def fingerprint(
     models: ModelCatalogue,
     scenarios: Sequence[Scenario],
     options: BuildOptions,
+    prices: Sequence[Price] = (),
 ) -> str:
     """A hash of everything that a release is made from; ``seen`` are the files, by ``seen_files``."""
-    chosen = options.model_dump(mode="json", exclude={*NOT_CONTENT, "tables", "evaluation", "hardware", "models"})
+    chosen = options.model_dump(mode="json", exclude={*NOT_CONTENT, *FILES})
     evaluation = options.evaluation.read_bytes() if options.evaluation is not None else b""
     return _sha256_of(
         [
@@ -135,6 +139,7 @@ def fingerprint(
             hashlib.sha256(evaluation).hexdigest(),
             [_dump(gpu) for gpu in hardware],
             [_dump(spec) for spec in models],
+            [_dump(price) for price in prices],
             sorted(seen.items()),
         ]
     )

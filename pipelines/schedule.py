@@ -75,6 +75,7 @@ def with_absolute_paths(options: BuildOptions) -> BuildOptions:
             if options.aiconfigurator is None
             else options.aiconfigurator.expanduser().absolute(),
             "aiconfigurator_cache": absolute(options.aiconfigurator_cache),
+            "prices": absolute(options.prices),
             "out": options.out.expanduser().resolve(),
         }
     )

@@ -19,8 +19,8 @@ from pipelines.carrying import (
     split_partitions,
     synthesize_missing,
 )
-from pipelines.catalogue_tables import hardware_table, models_table, scenarios_table
-from pipelines.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
+from pipelines.catalogue_tables import hardware_table, models_table, prices_table, scenarios_table
+from pipelines.catalogues import SHIPPED, load_hardware, load_models, load_prices, load_scenarios
 from pipelines.evaluations import load_evaluation
 from pipelines.incremental import (
     PARTITIONS_FILE,
@@ -44,6 +44,7 @@ from schemas.dictionary import column_comments, dictionary_table, render_diction
 from schemas.errors import UserError
 from schemas.frames import empty_frame
 from schemas.options import BuildOptions
+from schemas.prices import Price, with_prices
 from schemas.scenarios import Scenario
 from schemas.tables import SCHEMA_VERSION, TABLES
 
@@ -63,6 +64,7 @@ class Found:
     models: ModelCatalogue
     scenarios: tuple[Scenario, ...]
     files: tuple[FoundFile, ...]
+    prices: tuple[Price, ...] = ()
 
     @cached_property
     def seen(self) -> dict[str, tuple[Any, ...]]:
@@ -72,7 +74,7 @@ class Found:
     @property
     def inputs_sha256(self) -> str:
         """A hash of all of it."""
-        return fingerprint(self.seen, self.hardware, self.models, self.scenarios, self.options)
+        return fingerprint(self.seen, self.hardware, self.models, self.scenarios, self.options, self.prices)
 
 
 class Prepared:
@@ -85,12 +87,14 @@ class Prepared:
         models: ModelCatalogue,
         scenarios: Sequence[Scenario],
         inputs: Inputs,
+        prices: Sequence[Price] = (),
     ) -> None:
         self.options = options
         self.hardware = hardware
         self.models = models
         self.scenarios = tuple(scenarios)
         self.inputs = inputs
+        self.prices = tuple(prices)
         self.inputs_sha256: str | None = None
 
 
@@ -112,7 +116,15 @@ def find(options: BuildOptions) -> Found:
     files = find_files((SHIPPED_TABLES,) if options.uses_shipped_tables else options.tables)
     if options.source is not None:
         files += ask_aiconfigurator(options, scenarios, hardware, models)
-    return Found(options, hardware, models, tuple(scenarios), tuple(with_distinct_names(files)))
+    prices = load_prices(options.prices, hardware)
+    return Found(
+        options,
+        with_prices(hardware, prices),
+        models,
+        tuple(scenarios),
+        tuple(with_distinct_names(files)),
+        prices,
+    )
 
 
 def prepare(options: BuildOptions) -> Prepared:
@@ -142,7 +154,7 @@ def read(found: Found) -> Prepared:
         raise UserError(f"Nothing was published, because of --strict:\n{faults_in_words(inputs)}")
     if inputs.serving_points.is_empty():
         raise UserError(f"No row of the tables can be used; nothing was published.\n{faults_in_words(inputs)}")
-    return Prepared(options, found.hardware, found.models, found.scenarios, inputs)
+    return Prepared(options, found.hardware, found.models, found.scenarios, inputs, found.prices)
 
 
 def synthesize(prepared: Prepared) -> pl.DataFrame:
@@ -255,10 +267,14 @@ def publish(prepared: Prepared, release: ReleaseWriter, records: Sequence[Partit
     release.write_table("hardware", hardware_table(prepared.hardware))
     release.write_table("models", models_table(prepared.models))
     release.write_table("scenarios", scenarios_table(prepared.scenarios))
+    release.write_table("prices", prices_table(prepared.prices))
     release.write_table("data_dictionary", dictionary_table())
     facts = write_facts(release)
     release.write_text("DATA_DICTIONARY.md", render_dictionary())
-    extra: dict[str, object] = {"faults": inputs.faults}
+    extra: dict[str, object] = {
+        "faults": inputs.faults,
+        "prices": [price.model_dump(mode="json") for price in prepared.prices],
+    }
     if records and prepared.inputs_sha256 is not None:  # the next build may start from this release
         records = sorted(records, key=lambda record: str(record.key))
         extra["inputs_sha256"] = prepared.inputs_sha256

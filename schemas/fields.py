@@ -255,6 +255,12 @@ _real("tasks_per_hour_per_cluster_gpu", "1/h/GPU", "tasks an hour per GPU of the
 _count("cluster_replicas", "-", "replicas that fit the cluster; NULL without --cluster-gpus", "cluster view",
        nullable=True, at_least=0)  # fmt: skip
 
+_real("usd_per_gpu_hour", "USD/h/GPU", "price of a GPU of the replica, mean over its GPUs; NULL unless --prices has "
+      "one for each", "price list", nullable=True, above=0)  # fmt: skip
+_real("usd_per_task", "USD", "price of the GPU time of a task, idle GPUs of the replica counted and those of a cluster "
+      "not; NULL unless --prices has one for each GPU", "price list, Step 2", nullable=True, above=0)  # fmt: skip
+_real("usd_per_million_output_tokens", "USD/Mtokens", "the same of 10^6 output tokens", "price list, Step 2",
+      nullable=True, above=0)  # fmt: skip
 _real("expected_error_fraction", "-", "mean error of the turn latency that the evaluation found for points of this "
       "method, serving mode and batch; 0 for direct rows, NULL where the method was not evaluated", "evaluation",
       nullable=True)  # fmt: skip
@@ -343,6 +349,8 @@ for _name, _meaning in (
 _real("signed_error_fraction", "-", "mean of mapped / reference - 1", "evaluation", at_least=None)
 
 # --- catalogues -----------------------------------------------------------------------------------
+_text("price_source", "who asks that price, or where it was read", "price list")
+_text("price_date", "when the price was valid, ISO 8601", "price list")
 _text("vendor", "maker of the GPU", "catalogue")
 _count("hbm_bytes", "bytes", "memory of one GPU as the driver reports it", "catalogue")
 _real("hbm_printed_gb", "GB", "memory of one GPU as printed, 10^9 bytes", "catalogue", above=0)

@@ -99,6 +99,7 @@ class BuildOptions(MappingOptions, LiveOptions):
     roofline: RooflinePreset = Field(default="calibrated", description="equations of the synthesised points")
     hardware: Path | None = Field(default=None, description="a user's own hardware catalogue")
     models: Path | None = Field(default=None, description="a user's own model catalogue")
+    prices: Path | None = Field(default=None, description="a price list of GPU-hours; None: no cost columns")
     out: Path = Field(default=Path("lake"), description="folder of the lake")
     evaluation: Path | None = Field(
         default=None, description="errors that `evaluate --save` wrote, for the release to carry; none: no such table"

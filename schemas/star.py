@@ -22,6 +22,7 @@ _MEASURES: Final = (
     "ttft_ms", "tpot_ms", "turn_latency_ms", "task_time_s",
     "turns_per_s_per_gpu", "tasks_per_hour_per_gpu", "tasks_per_hour_per_cluster_gpu", "output_tokens_per_s_per_gpu",
     "decode_tokens_per_s_per_user", "e2e_tokens_per_s_per_user", "sessions_per_gpu",
+    "usd_per_gpu_hour", "usd_per_task", "usd_per_million_output_tokens",
 )  # fmt: skip
 _OPERATING: Final = ("gpus", "replicas", "sessions_wanted", "sessions_admitted", "cluster_turns_per_s")
 _POOL: Final = ("workers", "tp", "pp", "dp", "cp", "moe_tp", "moe_ep")

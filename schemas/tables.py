@@ -44,6 +44,7 @@ _AGENT_POINT = (
     "turns_per_s", "turns_per_s_per_gpu", "tasks_per_s_per_gpu", "tasks_per_hour_per_gpu",
     "tasks_per_s_per_gpu_step9", "output_tokens_per_s_per_gpu", "decode_tokens_per_s_per_user",
     "e2e_tokens_per_s_per_user", "sessions_per_gpu",
+    "usd_per_gpu_hour", "usd_per_task", "usd_per_million_output_tokens",
     "cluster_replicas", "turns_per_s_per_cluster_gpu", "tasks_per_hour_per_cluster_gpu",
     "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "kv_bytes_per_gpu",
     "max_sessions_mean_context", "max_sessions_p95_context", "max_sessions_peak_context", "max_sessions",
@@ -166,6 +167,12 @@ TABLES: Final[dict[str, Table]] = {
                 "scenario_source", "definition",
             ),
             ("scenario",),
+        ),
+        Table(
+            "prices",
+            "The prices that costs were computed with (build --prices); no row where none were given.",
+            ("hardware", "usd_per_gpu_hour", "price_source", "price_date"),
+            ("hardware",),
         ),
         Table(
             "data_dictionary",

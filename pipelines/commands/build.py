@@ -119,6 +119,10 @@ def build_command(
         int | None,
         typer.Option("--cluster-gpus", min=1, help="GPUs of the cluster: idle ones count against it."),
     ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option("--prices", help="Your price list, USD per GPU-hour: fills the cost columns, else NULL."),
+    ] = None,
     evaluation: Annotated[
         Path | None,
         typer.Option("--evaluation", help="Errors that `evaluate --save FILE` wrote: the release carries them."),

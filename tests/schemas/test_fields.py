@@ -46,7 +46,8 @@ UNITS = {
     "_per_s_per_gpu": "1/s/GPU", "_per_s_per_gpu_step9": "1/s/GPU", "_tokens_per_s_per_gpu": "tokens/s/GPU",
     "_per_hour_per_gpu": "1/h/GPU", "_per_s_per_cluster_gpu": "1/s/GPU", "_per_hour_per_cluster_gpu": "1/h/GPU",
     "_tokens_per_s_per_user": "tokens/s", "_bytes_per_gpu": "bytes", "_sessions": "sessions",
-    "_requests": "requests",
+    "_requests": "requests", "_million_output_tokens": "USD/Mtokens", "_per_gpu_hour": "USD/h/GPU",
+    "usd_per_task": "USD",
 }  # fmt: skip
 #: Units that a name must show by one of these words.
 SHOWN = {"ms": "_ms", "s": "_s", "bytes": "bytes", "GB": "_gb", "tokens": "tokens", "1/s": "_per_s",

@@ -12,6 +12,7 @@ from schemas.scenarios import Scenario
 from transforms.agent_points.aggregated import carry_aggregated
 from transforms.agent_points.capacity import add_capacity
 from transforms.agent_points.columns import ROW_FIGURES, TURN_FIGURES
+from transforms.agent_points.cost import add_cost
 from transforms.agent_points.disaggregated import carry_disaggregated
 from transforms.agent_points.evidence import add_evidence
 from transforms.agent_points.feasibility import judge_points, name_curve_limits
@@ -104,7 +105,7 @@ def judged_points(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
         )
         for part in points.partition_by("serving_mode", maintain_order=True)
     ]
-    return pl.concat(parts, how="diagonal")
+    return add_cost(pl.concat(parts, how="diagonal"), setting.hardware)
 
 
 def _with_scenario(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
