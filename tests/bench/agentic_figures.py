@@ -16,7 +16,7 @@ _OFFLOAD: Final = {"off": "#1f5fa8", "on": "#d1701f"}
 _LINES: Final = {"predicted": [1, 0], "at the measured latency": [4, 3]}
 
 
-def draw_speed(runs: pl.DataFrame) -> list[Path]:
+def draw_speed(runs: pl.DataFrame, folder: Path = FIGURES) -> list[Path]:
     """Throughput and latency over sessions, measured and predicted, one panel a figure and tp."""
     figures = (("throughput", "output tokens/s per GPU"), ("latency_s", "mean turn latency, s"))
     panels = [
@@ -26,17 +26,17 @@ def draw_speed(runs: pl.DataFrame) -> list[Path]:
     title = _title(
         "Agents on measured hardware: predicted from standard rows, and measured", [f"{BAND} {WALL}", SOURCE]
     )
-    return _write("agentic", {"title": title, "vconcat": panels})
+    return _write(folder / "agentic", {"title": title, "vconcat": panels})
 
 
-def draw_hits(runs: pl.DataFrame) -> list[Path]:
+def draw_hits(runs: pl.DataFrame, folder: Path = FIGURES) -> list[Path]:
     """Cache hit rate over sessions, one panel a deployment."""
     keys = [(4, "off"), (4, "on"), (8, "off"), (8, "on")]
     panels = [_hits_panel(runs.filter(pl.col("tp") == tp, pl.col("offload") == mode), f"TP{tp}, offload {mode}")
               for tp, mode in keys]  # fmt: skip
     title = _title("The cache cliff: hit rate by sessions, predicted and measured", [WALL, SOURCE])
     rows = [{"hconcat": panels[:2]}, {"hconcat": panels[2:]}]
-    return _write("agentic_hits", {"title": title, "vconcat": rows})
+    return _write(folder / "agentic_hits", {"title": title, "vconcat": rows})
 
 
 def _speed_panel(runs: pl.DataFrame, figure: str, axis: str, title: str) -> dict[str, Any]:
@@ -108,10 +108,10 @@ def _title(text: str, below: list[str]) -> dict[str, Any]:
     return {"text": text, "subtitle": below, "anchor": "start", "fontSize": 14, "subtitleFontSize": 11, "offset": 12}
 
 
-def _write(name: str, spec: dict[str, Any]) -> list[Path]:
+def _write(path: Path, spec: dict[str, Any]) -> list[Path]:
     whole = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "background": "white", "padding": 12, **spec}
-    FIGURES.mkdir(exist_ok=True)
-    svg, png = FIGURES / f"{name}.svg", FIGURES / f"{name}.png"
+    path.parent.mkdir(exist_ok=True)
+    svg, png = path.with_suffix(".svg"), path.with_suffix(".png")
     svg.write_text(vl_convert.vegalite_to_svg(whole), encoding="utf-8")
     png.write_bytes(vl_convert.vegalite_to_png(whole, scale=1.5))
     return [svg, png]
