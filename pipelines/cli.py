@@ -8,6 +8,7 @@ from pipelines.commands import hardware, scenarios
 from pipelines.commands.build import build_command
 from pipelines.commands.check import check_command
 from pipelines.commands.evaluate import evaluate_command
+from pipelines.commands.explorer import explorer_command
 from pipelines.commands.frontier import frontier_command
 from pipelines.commands.models import app as models_app
 from pipelines.commands.plan import plan_command
@@ -28,6 +29,7 @@ app.command("query")(query_command)
 app.command("evaluate")(evaluate_command)
 app.command("frontier")(frontier_command)
 app.command("plan")(plan_command)
+app.command("explorer")(explorer_command)
 app.command("schedule")(schedule_command)
 app.add_typer(scenarios.app, name="scenarios")
 app.add_typer(hardware.app, name="hardware")

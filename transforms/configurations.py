@@ -83,3 +83,9 @@ def _beyond_one(prefix: str, *always_one: str) -> pl.Expr:
         for name, short in (*((name, name.upper()) for name in always_one), ("cp", "CP"), ("moe_ep", "EP"))
     ]
     return pl.concat_str(parts)
+
+
+def number_curves(points: pl.DataFrame) -> pl.DataFrame:
+    """Agent points with a number ``curve`` for each configuration and its mixed steps: the rows of one differ in
+    concurrency only, as an agent point's workload is its scenario's. NULLs are alike."""
+    return points.with_columns(curve=pl.struct(*CONFIGURATION, "context_requests_per_step").rank("dense"))

@@ -1,0 +1,72 @@
+"""The columns of the release that the page reads, and its partitions as the files that the page fetches."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from schemas.errors import UserError
+from transforms.configurations import number_curves
+
+_SHAPE = (
+    "serving_mode", "tp", "pp", "dp", "cp", "moe_ep",
+    "prefill_workers", "prefill_tp", "prefill_pp", "prefill_dp", "prefill_moe_ep", "prefill_batch",
+    "decode_workers", "decode_tp", "decode_pp", "decode_dp", "decode_moe_ep", "decode_batch",
+    "gpus_per_replica", "concurrency_reported", "batch_per_rank",
+)  # fmt: skip
+_ORIGIN = ("point_id", "source", "source_file", "source_row", "weight_dtype", "kv_dtype", "backend", "backend_version")
+#: What else stands in a row follows from these by the closed loop; the page works it out.
+AGENT_COLUMNS: Final = (
+    *_ORIGIN, *_SHAPE,
+    "interpolated", "transfer_method", "expected_error_fraction", "extrapolated",
+    "serving_requests_per_s", "sessions", "cache_hit_rate",
+    "ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms", "turns_per_s_per_gpu",
+    "turn_latency_all_hits_ms", "turn_latency_all_misses_ms",
+    "serving_requests_per_s_all_hits", "serving_requests_per_s_all_misses",
+    "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "max_sessions",
+    "feasible", "infeasible_reason", "binding_limit", "on_frontier",
+    "usd_per_task",
+)  # fmt: skip
+SERVING_COLUMNS: Final = (
+    *_ORIGIN, *_SHAPE,
+    "isl_tokens", "osl_tokens", "prefix_tokens", "isl_nominal_tokens", "osl_nominal_tokens",
+    "ttft_ms", "tpot_ms", "request_latency_ms", "output_tokens_per_s_per_gpu",
+)  # fmt: skip
+#: Which rows of ``agent_points`` differ in concurrency only; a number within the file.
+CURVE: Final = "curve"
+
+
+def agent_partition(release: Path, hardware: str, model: str, scenario: str) -> bytes:
+    """A partition of ``agent_points``: all of its rows, the columns of ``AGENT_COLUMNS`` that it has, and ``curve``."""
+    folder = release / "agent_points" / f"hardware={hardware}" / f"model={model}" / f"scenario={scenario}"
+    frame = _read(folder)
+    numbered = number_curves(frame.with_columns(hardware=pl.lit(hardware), model=pl.lit(model)))
+    return _encode(numbered, (*AGENT_COLUMNS, CURVE))
+
+
+def serving_partition(release: Path, hardware: str, model: str) -> bytes:
+    """A partition of ``serving_points``: all of its rows, the columns of ``SERVING_COLUMNS``."""
+    return _encode(_read(release / "serving_points" / f"hardware={hardware}" / f"model={model}"), SERVING_COLUMNS)
+
+
+def _read(folder: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(folder / "*.parquet", hive_partitioning=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise UserError(f"{folder} cannot be read: {error}") from error
+
+
+def _encode(frame: pl.DataFrame, columns: Sequence[str]) -> bytes:
+    """Parquet for the page: whole numbers in 32 bits where they fit, as 64 bits are no numbers in JavaScript."""
+    chosen = frame.select(name for name in columns if name in frame.columns)
+    narrow = [name for name in chosen.columns if chosen[name].dtype == pl.Int64 and _fits(chosen[name])]
+    buffer = io.BytesIO()
+    chosen.with_columns(pl.col(narrow).cast(pl.Int32)).write_parquet(buffer, compression="zstd", statistics=False)
+    return buffer.getvalue()
+
+
+def _fits(values: pl.Series) -> bool:
+    most = values.abs().max()
+    return most is None or bool(most < 2**31)  # type: ignore[operator]

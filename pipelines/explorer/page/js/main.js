@@ -1,0 +1,284 @@
+// @ts-check
+/** Wires state, data, chart and tables; every change goes through `change`. */
+import { X_AXES, Y_AXES } from "./axes.js";
+import { Chart } from "./chart.js";
+import { byId, showControls, wireControls } from "./controls.js";
+import { facts, fillList, moreFacts, spoken } from "./details.js";
+import { counted, figure, shape } from "./format.js";
+import { agentPoints, fetchIndex, servingPoints } from "./lake.js";
+import { markKey, seriesLegend } from "./legend.js";
+import { inks } from "./palette.js";
+import { lookOf } from "./looks.js";
+import { showSideBySide } from "./side.js";
+import { DEFAULTS, fromHash, toHash } from "./state.js";
+import { PAGE_ROWS, download, fillPoints, fillTable, pointsAsCsv, tablePoints } from "./tables.js";
+import { wireTheme } from "./theme.js";
+import { coordinate } from "./series.js";
+import { scenarioOf, workOut } from "./view.js";
+
+/** @typedef {import("./state.js").State} State */
+/** @typedef {import("./lake.js").Rows} Rows */
+/** @typedef {import("./evaluate.js").Point} Point */
+
+/** @type {import("./lake.js").Index} */
+let index;
+/** @type {State} */
+let state;
+/** @type {Rows} */
+let rows;
+/** @type {import("./view.js").Worked} */
+let worked;
+/** @type {Chart} */
+let chart;
+let page = 0;
+let turn = 0;
+
+const nameOf = (/** @type {string} */ slug) =>
+  index.hardware.find((one) => one.hardware === slug)?.hardware_name ?? slug;
+
+/**
+ * The state that an address means: what it leaves out or what the release lacks takes its default.
+ * @param {string} hash @returns {State}
+ */
+function stateOf(hash) {
+  const said = fromHash(hash);
+  const model = said.model && said.model in index.agent_points ? said.model : index.first.model;
+  const scenarios = index.agent_points[model];
+  const scenario =
+    [said.scenario, index.first.scenario].find((slug) => slug !== undefined && slug in scenarios) ?? Object.keys(scenarios)[0];
+  const there = scenarios[scenario];
+  const wanted = (said.hardware ?? []).filter((gpu) => gpu in there);
+  const first = index.first.hardware.filter((gpu) => gpu in there);
+  const hardware = wanted.length ? wanted : first.length ? first : Object.keys(there).slice(0, 1);
+  const chosen = { ...DEFAULTS, ...said, model, scenario, hardware };
+  if (!(chosen.x in X_AXES)) chosen.x = DEFAULTS.x;
+  if (!(chosen.y in Y_AXES)) chosen.y = DEFAULTS.y;
+  if (chosen.h !== null && chosen.h > 1) chosen.h = null;
+  return chosen;
+}
+
+/** @param {Partial<State>} changes */
+async function change(changes) {
+  const next = { ...state, ...changes };
+  const hardware = next.hardware.length ? next.hardware : state.hardware.slice(0, 1);
+  // colours stay with a GPU while others come and go
+  next.hardware = [...state.hardware.filter((gpu) => hardware.includes(gpu)), ...hardware.filter((gpu) => !state.hardware.includes(gpu))];
+  if ("scenario" in changes || "model" in changes) Object.assign(next, { z: null, h: null, c: null, point: null, workload: null });
+  if ("c" in changes && state.c === null) next.g = scenarioOf(index, next).scenario_gpus ?? DEFAULTS.g;
+  state = stateOf(toHash(next));
+  page = 0;
+  await update();
+}
+
+/** Draws the state. A later call overtakes an earlier one that still waits for its files. */
+async function update() {
+  const mine = ++turn;
+  history.replaceState(null, "", toHash(state));
+  const fetchedRows = await guarded(() => agentPoints(state.hardware, state.model, state.scenario));
+  if (fetchedRows === undefined || mine !== turn) return;
+  rows = fetchedRows;
+  const dtypes = precisions(rows);
+  if (state.dtype !== "all" && !dtypes.includes(state.dtype)) state.dtype = dtypes[0];
+  const offers = { dtypes, hasCost: rows.has("usd_per_task"), hasHits: rows.has("turn_latency_all_hits_ms") };
+  if (!offers.hasCost && state.y === "cost") state.y = DEFAULTS.y;
+  if (!offers.hasHits) state.h = null;
+  const scenario = scenarioOf(index, state);
+  showControls(index, state, scenario, offers);
+  showScenario(scenario);
+  worked = workOut(index, state, rows);
+  await showChart();
+  showBest();
+  showPoint();
+  showTable();
+  Object.assign(/** @type {any} */ (globalThis), { explorer: { index, state, rows, worked, chart } }); // for the console, and for tests
+  document.body.dataset.ready = String(mine);
+  const serving = await guarded(() => servingPoints(state.hardware, state.model));
+  if (serving !== undefined && mine === turn) await showSideBySide(index, state, rows, serving, nameOf, change);
+}
+
+/** Precisions of the rows, the one that most GPUs have first. @param {Rows} of */
+function precisions(of) {
+  const dtypes = of.column("weight_dtype");
+  /** @type {Map<string, Set<string>>} */
+  const gpus = new Map();
+  for (let row = 0; row < of.count; row += 1) {
+    const known = gpus.get(dtypes[row]) ?? new Set();
+    known.add(of.hardware[row]);
+    gpus.set(dtypes[row], known);
+  }
+  return [...gpus].sort(([one, a], [other, b]) => b.size - a.size || (one < other ? -1 : 1)).map(([dtype]) => dtype);
+}
+
+/** @param {Record<string, any>} scenario */
+function showScenario(scenario) {
+  byId("scenario-note").textContent =
+    `${figure(scenario.turns)} turns of ${figure(scenario.output_tokens_per_turn)} output tokens, context from ` +
+    `${figure(scenario.initial_prompt_tokens)} to ${figure(scenario.peak_context_tokens)} tokens, ` +
+    `pause ${figure(scenario.think_time_s)} s, hit rate ${figure(scenario.cache_hit_rate)}.`;
+}
+
+async function showChart() {
+  const { x, y, counts, series } = worked;
+  const model = index.models.find((one) => one.model === state.model)?.model_name ?? state.model;
+  byId("chart-heading").textContent = `${model}, ${worked.scenario.scenario_name}`;
+  seriesLegend(byId("legend"), series, state);
+  markKey(byId("marks"), state, worked.limits.length > 0);
+  const narrow = byId("chart").clientWidth < 480;
+  const description = `${y.title} against ${x.title.toLowerCase()} of ${series.map((one) => one.label).join(", ")}: ${counted(counts.frontier, "frontier point")}.`;
+  await chart.draw(
+    { ...lookOf(series, state, inks()), x: { title: x.title, log: state.logX, domain: worked.domain.x }, y: { title: y.title, log: state.logY, domain: worked.domain.y }, description },
+    worked.layers,
+    narrow ? 360 : 470,
+  );
+  const rest = [
+    `${counted(counts.rows, "row")} of the release`,
+    state.c === null ? "" : `${counted(counts.configurations, "configuration")} at ${counted(state.c, "session")} on ${counted(state.g, "GPU")}`,
+    `${counts.frontier.toLocaleString("en-US")} on the frontier`,
+    `${counts.below.toLocaleString("en-US")} below it`,
+    `${counts.beyond.toLocaleString("en-US")} beyond the KV wall`,
+    counts.impossible ? `${counts.impossible.toLocaleString("en-US")} not possible at any load` : "",
+    counts.outside ? `${counted(counts.outside, "point")} outside the plot` : "",
+    counts.thinned > 0 ? `${counts.thinned.toLocaleString("en-US")} not drawn because another point of the series covers them` : "",
+  ];
+  byId("status").textContent = `${rest.filter(Boolean).join("; ")}.`;
+}
+
+function showBest() {
+  const { best, limits, y, x } = worked;
+  byId("best-heading").textContent = limits.length ? "Best within the limits" : "Best without limits";
+  const head = ["GPU", "configuration", "engine", "turn latency, s", "task time, s", "e2e tokens/s/user", y.short, "sessions", "GPUs"];
+  const lines = best.map(({ series, point }) => {
+    if (point === null) return [series.label, "none within the limits", "", "–", "–", "–", "–", "–", "–"];
+    const { figures } = point;
+    return [
+      series.label,
+      chooser(point, shape((name) => rows.value(point.row, name))),
+      String(rows.value(point.row, "backend")),
+      figure(figures.turn_latency_ms / 1e3),
+      figure(figures.task_time_s),
+      figure(figures.e2e_tokens_per_s_per_user),
+      figure(coordinate(point, y)),
+      figure(figures.sessions),
+      figure(rows.value(point.row, "gpus_per_replica")),
+    ];
+  });
+  fillTable(byId("best"), head, lines, 3);
+  byId("best-note").textContent = limits.length
+    ? `Highest ${y.short} of all feasible points within the limits; points between rows are not considered, except where a curve meets the KV wall.`.replace("Highest", y.lowerIsBetter ? "Lowest" : "Highest")
+    : `Set a limit to see the best configuration within it; its line appears on the chart where it bears on ${x.short}.`;
+}
+
+/** A button that chooses a point. @param {Point} point @param {string} label */
+function chooser(point, label) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "link";
+  button.textContent = label;
+  button.addEventListener("click", () => choose(point));
+  return button;
+}
+
+/** @param {Point} point */
+function choose(point) {
+  state.point = `${rows.hardware[point.row]}:${rows.value(point.row, "point_id")}`;
+  history.replaceState(null, "", toHash(state));
+  showPoint();
+  byId("point-section").scrollIntoView({ block: "nearest", behavior: "smooth" });
+}
+
+function showPoint() {
+  const said = state.point?.split(":") ?? [];
+  const point = worked.points.find(
+    (one) => rows.hardware[one.row] === said[0] && rows.value(one.row, "point_id") === said.slice(1).join(":"),
+  );
+  byId("point-none").hidden = point !== undefined;
+  const told = point ? [...facts(rows, point, nameOf(rows.hardware[point.row])), ...moreFacts(rows, point)] : [];
+  fillList(byId("point"), told);
+}
+
+function showTable() {
+  const kind = /** @type {HTMLSelectElement} */ (byId("table-kind")).value;
+  const points = tablePoints(worked, kind);
+  const pages = Math.max(1, Math.ceil(points.length / PAGE_ROWS));
+  page = Math.min(page, pages - 1);
+  fillPoints(byId("table"), rows, worked, points.slice(page * PAGE_ROWS, (page + 1) * PAGE_ROWS), chooser);
+  byId("page").textContent = `${counted(points.length, "row")}, page ${page + 1} of ${pages}`;
+  /** @type {HTMLButtonElement} */ (byId("previous")).disabled = page === 0;
+  /** @type {HTMLButtonElement} */ (byId("next")).disabled = page === pages - 1;
+}
+
+function wireTable() {
+  byId("table-kind").addEventListener("change", () => {
+    page = 0;
+    showTable();
+  });
+  for (const [id, step] of /** @type {[string, number][]} */ ([["previous", -1], ["next", 1]])) {
+    byId(id).addEventListener("click", () => {
+      page += step;
+      showTable();
+    });
+  }
+  byId("csv").addEventListener("click", () => {
+    const kind = /** @type {HTMLSelectElement} */ (byId("table-kind")).value;
+    const what = { model: state.model, scenario: state.scenario, release: index.release };
+    download(`agent-pareto-${state.model}-${state.scenario}-${kind}.csv`, pointsAsCsv(rows, worked, tablePoints(worked, kind), what));
+  });
+}
+
+/** @type {import("./chart.js").Chart["onPoint"]} */
+function onPoint(drawn, place, byKey) {
+  const tip = byId("tip");
+  tip.hidden = drawn === null;
+  if (drawn === null) return;
+  const label = worked.series.find((one) => one.id === drawn.series)?.label ?? "";
+  const told = facts(rows, drawn.point, label);
+  const list = document.createElement("dl");
+  fillList(list, told);
+  tip.replaceChildren(list);
+  const box = byId("plot").getBoundingClientRect();
+  const left = place.x + 18 + tip.offsetWidth > box.width ? place.x - tip.offsetWidth - 18 : place.x + 18;
+  tip.style.left = `${Math.min(Math.max(0, left), Math.max(0, box.width - tip.offsetWidth))}px`;
+  tip.style.top = `${Math.min(Math.max(0, place.y - tip.offsetHeight / 2), Math.max(0, box.height - tip.offsetHeight))}px`;
+  if (byKey) byId("spoken").textContent = spoken(told);
+}
+
+/** Runs what may fail for want of a file; says so on the page. @template T @param {() => Promise<T>} run */
+async function guarded(run) {
+  const problem = byId("problem");
+  try {
+    const result = await run();
+    problem.hidden = true;
+    return result;
+  } catch (error) {
+    problem.textContent = `${error instanceof Error ? error.message : error} The page needs the files that \`agent-pareto explorer\` wrote beside it, and a web server: it cannot read them from a file:// address.`;
+    problem.hidden = false;
+    return undefined;
+  }
+}
+
+async function start() {
+  const read = await guarded(fetchIndex);
+  if (read === undefined) return;
+  index = read;
+  const when = new Date(index.created_at).toISOString().slice(0, 16).replace("T", " ");
+  byId("release").textContent = `Release ${index.release}, published ${when} UTC`;
+  byId("about").textContent =
+    "Figures are the release's own rows, read from its Parquet in this page; what-if figures follow from them by the pipeline's closed-loop equations. Points by roofline say what peak rates allow and are not to be ranked against tables.";
+  state = stateOf(location.hash);
+  chart = new Chart(byId("chart"), onPoint, (drawn) => choose(drawn.point));
+  wireControls(change, () => scenarioOf(index, state));
+  wireTheme(byId("theme"), update);
+  wireTable();
+  addEventListener("hashchange", () => {
+    state = stateOf(location.hash);
+    update();
+  });
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth !== width) requestAnimationFrame(update);
+    width = innerWidth;
+  });
+  await update();
+}
+
+start();
