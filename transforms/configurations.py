@@ -85,7 +85,7 @@ def _beyond_one(prefix: str, *always_one: str) -> pl.Expr:
     return pl.concat_str(parts)
 
 
-def number_curves(points: pl.DataFrame) -> pl.DataFrame:
-    """Agent points with a number ``curve`` for each configuration and its mixed steps: the rows of one differ in
-    concurrency only, as an agent point's workload is its scenario's. NULLs are alike."""
-    return points.with_columns(curve=pl.struct(*CONFIGURATION, "context_requests_per_step").rank("dense"))
+def curve_number() -> pl.Expr:
+    """A number for each configuration and its mixed steps among the agent points of one model and scenario: the rows
+    of one differ in their load only. NULLs are alike."""
+    return pl.struct(*CONFIGURATION, "context_requests_per_step").rank("dense")

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from schemas.errors import UserError
-from transforms.configurations import number_curves
+from transforms.configurations import curve_number
 
 _SHAPE = (
     "serving_mode", "tp", "pp", "dp", "cp", "moe_ep",
@@ -23,10 +23,14 @@ AGENT_COLUMNS: Final = (
     "interpolated", "transfer_method", "expected_error_fraction", "extrapolated",
     "serving_requests_per_s", "sessions", "cache_hit_rate",
     "ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms", "turns_per_s_per_gpu",
+    "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "max_sessions",
+    "max_parked_sessions", "max_in_flight_requests",
+    "feasible", "infeasible_reason", "binding_limit", "on_frontier",
+)  # fmt: skip
+#: Columns that not every release has: the page offers what rests on them where they are there.
+OPTIONAL_COLUMNS: Final = (
     "turn_latency_all_hits_ms", "turn_latency_all_misses_ms",
     "serving_requests_per_s_all_hits", "serving_requests_per_s_all_misses",
-    "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "max_sessions",
-    "feasible", "infeasible_reason", "binding_limit", "on_frontier",
     "usd_per_task",
 )  # fmt: skip
 SERVING_COLUMNS: Final = (
@@ -39,11 +43,12 @@ CURVE: Final = "curve"
 
 
 def agent_partition(release: Path, hardware: str, model: str, scenario: str) -> bytes:
-    """A partition of ``agent_points``: all of its rows, the columns of ``AGENT_COLUMNS`` that it has, and ``curve``."""
+    """A partition of ``agent_points``: all of its rows, the page's columns that it has, and ``curve``."""
     folder = release / "agent_points" / f"hardware={hardware}" / f"model={model}" / f"scenario={scenario}"
     frame = _read(folder)
-    numbered = number_curves(frame.with_columns(hardware=pl.lit(hardware), model=pl.lit(model)))
-    return _encode(numbered, (*AGENT_COLUMNS, CURVE))
+    keyed = frame.with_columns(hardware=pl.lit(hardware), model=pl.lit(model))
+    numbered = keyed.with_columns(curve_number().alias(CURVE))
+    return _encode(numbered, (*AGENT_COLUMNS, *OPTIONAL_COLUMNS, CURVE))
 
 
 def serving_partition(release: Path, hardware: str, model: str) -> bytes:

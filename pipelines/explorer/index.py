@@ -52,7 +52,7 @@ def read_index(lake_path: Path, release: Release) -> dict[str, Any]:
 def _named(lake: LakeQuery, kind: str, slugs: set[str]) -> list[dict[str, str]]:
     """The slugs with the names of the catalogue; a pair of GPUs (``-and-``) has none of its own."""
     table = "hardware" if kind == "hardware" else "models"
-    names = {slug: name for slug, name in lake.query(f"select {kind}, {kind}_name from {table}").rows()}
+    names: dict[str, str] = dict(lake.query(f"select {kind}, {kind}_name from {table}").rows())
 
     def name_of(slug: str) -> str:
         return " and ".join(names.get(part, part) for part in slug.split("-and-"))
@@ -80,5 +80,3 @@ def _first(lake: LakeQuery, agents: dict[str, dict[str, dict[str, int]]]) -> dic
     scenario = next(slug for slug in (*known, *agents[model]) if slug in agents[model])
     hardware = [gpu for gpu in covered[model] if gpu in agents[model][scenario]] or list(agents[model][scenario])
     return {"model": model, "scenario": scenario, "hardware": hardware[:_FIRST_GPUS]}
-
-

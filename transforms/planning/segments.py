@@ -7,7 +7,7 @@ import polars as pl
 from transforms.agent_points.columns import TURN_FIGURES
 from transforms.agent_points.feasibility import WALL_REASONS
 from transforms.agent_points.sessions import stations
-from transforms.configurations import CONFIGURATION
+from transforms.configurations import curve_number
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import in_flight_between, latency_between
 from transforms.numbers import Number
@@ -25,7 +25,7 @@ def add_curves(points: pl.DataFrame) -> pl.DataFrame:
     """
     c = pl.col
     points = points.with_columns(
-        pl.struct(*CONFIGURATION, "context_requests_per_step").rank("dense").alias(CURVE),
+        curve_number().alias(CURVE),
         _sound=c("infeasible_reason").is_null() | c("infeasible_reason").is_in(WALL_REASONS),
     )
     constant = c("max_in_flight_requests").is_null()

@@ -55,6 +55,9 @@ export class Chart {
       this.view.initialize(this.box);
       this.looks = looks;
     }
+    // Vega has said otherwise: arrow keys must reach the chart through a screen reader
+    this.box.setAttribute("role", "application");
+    this.box.setAttribute("aria-roledescription", "chart");
     this.box.setAttribute("aria-label", description);
     for (const name of /** @type {const} */ (["excluded", "below", "beyond", "frontier", "walls", "limits", "best"])) {
       this.view.data(name, layers[name].map(plain));

@@ -124,7 +124,7 @@ function showKnobs(state, scenario, hasHits) {
   show(byId("z-range"), stepOfZ(z, scenario.think_time_s));
   const ofOneRow = X_AXES[state.x].ofOneRow === true;
   byId("h-knob").hidden = !hasHits;
-  const h = ofOneRow || state.h === null ? scenario.cache_hit_rate : state.h;
+  const h = ofOneRow || state.h === null ? (scenario.cache_hit_rate ?? null) : state.h;
   for (const id of ["h", "h-range"]) {
     show(byId(id), h);
     /** @type {HTMLInputElement} */ (byId(id)).disabled = ofOneRow;

@@ -71,15 +71,27 @@ export function inFlightBetween(
 }
 
 /**
- * Sessions at which a curve meets a limit on the sessions whose KV is kept, between two rows (the KV wall); R there is
- * linear in the sessions.
- * @param {number} sessions0 @param {number} latency0 @param {number} sessions1 @param {number} latency1
- * @param {number} limit @returns {{ sessions: number, latency: number }}
+ * `max_sessions` at another rho; a limit that a row does not have is infinite.
+ * @param {number} mostParked @param {number} mostInFlight @param {number} rho
  */
-export function atWall(sessions0, latency0, sessions1, latency1, limit) {
-  const sessions = Math.min(limit, sessions1);
-  const share = (sessions - sessions0) / (sessions1 - sessions0);
-  return { sessions, latency: latency0 + share * (latency1 - latency0) };
+export const sessionsThatFit = (mostParked, mostInFlight, rho) => Math.min(mostParked, mostInFlight / rho);
+
+/**
+ * Sessions at which a curve meets memory between two rows (the KV wall); R is linear in the sessions there.
+ * @param {number} sessions0 @param {number} latency0S @param {number} sessions1 @param {number} latency1S
+ * @param {number} thinkTimeS @param {number} mostParked @param {number} mostInFlight either may be infinite
+ */
+export function sessionsAtWall(sessions0, latency0S, sessions1, latency1S, thinkTimeS, mostParked, mostInFlight) {
+  const slope = (latency1S - latency0S) / (sessions1 - sessions0);
+  const atZero = latency0S - slope * sessions0;
+  // never more than the second row: an infinite limit becomes a large one that both are beyond
+  const slots = Math.min(mostInFlight, 2 * sessions1);
+  const half = (atZero - slope * slots) / 2;
+  const constant = slots * (atZero + thinkTimeS);
+  const distance = Math.sqrt(Math.max(half * half + slope * constant, 0));
+  const root =
+    half >= 0 ? constant / Math.max(half + distance, 1e-300) : (distance - half) / (slope === 0 ? 1 : slope);
+  return Math.min(mostParked, root, sessions1);
 }
 
 /**

@@ -2,13 +2,13 @@
 /** The release's rows at the chosen pause, hit rate and sessions: what the chart, the tables and the limits read. */
 import {
   activityFraction,
-  atWall,
   figuresOfSessions,
-  inFlightBetween,
   inFlightPerStation,
   latencyAtHitRate,
   rateAtHitRate,
+  sessionsAtWall,
   sessionsThatFill,
+  sessionsThatFit,
 } from "./equations.js";
 
 /** @typedef {import("./lake.js").Rows} Rows */
@@ -63,7 +63,7 @@ export function evaluate(rows, knobs) {
     }
     const published = reasons[row];
     const wallMatters = published === null || WALL_REASONS.includes(published);
-    const over = sessions > rows.column("max_sessions")[row] * (1 + WALL_TOLERANCE);
+    const over = sessions > figures.max_sessions * (1 + WALL_TOLERANCE);
     const beyondWall = wallMatters && (asPublished ? published !== null : over);
     points.push({
       row,
@@ -82,7 +82,7 @@ export function evaluate(rows, knobs) {
  * @param {Rows} rows
  * @returns {(row: number, knobs: Knobs) => { sessions: number, latencyS: number, inFlight: number, stations: number }}
  */
-function reader(rows) {
+export function reader(rows) {
   const [latency, rate, sessions, hit, allHits, allMisses, rateHits, rateMisses] = [
     "turn_latency_ms",
     "serving_requests_per_s",
@@ -112,9 +112,19 @@ function reader(rows) {
  * Stations at which requests meet: attention ranks, of the decode pool where there is one.
  * @param {Rows} rows @param {number} row
  */
-export function stationsOf(rows, row) {
+function stationsOf(rows, row) {
   const dp = rows.column("dp")[row];
   return Number.isNaN(dp) ? rows.column("decode_workers")[row] * rows.column("decode_dp")[row] : dp;
+}
+
+/**
+ * Sessions whose KV has a place while they pause, and requests in flight whose KV has one; infinite where no limit.
+ * @param {Rows} rows @param {number} row @returns {[number, number]}
+ */
+export function memoryLimits(rows, row) {
+  if (!rows.names.has("max_parked_sessions")) return [rows.column("max_sessions")[row], Infinity]; // older releases
+  const [parked, inFlight] = ["max_parked_sessions", "max_in_flight_requests"].map((name) => rows.column(name)[row]);
+  return [Number.isNaN(parked) ? Infinity : parked, Number.isNaN(inFlight) ? Infinity : inFlight];
 }
 
 /** @param {Rows} rows @param {number} row @param {number} sessions @param {number} latencyS @param {Knobs} knobs */
@@ -122,7 +132,10 @@ export function figuresOf(rows, row, sessions, latencyS, knobs) {
   const gpus = rows.column("gpus_per_replica")[row];
   /** @type {Record<string, number>} */
   const figures = figuresOfSessions(sessions, latencyS, knobs.z, knobs.turns, knobs.outputTokens, gpus);
-  figures.max_sessions = rows.column("max_sessions")[row];
+  figures.max_sessions =
+    knobs.zMoved || knobs.h !== null
+      ? sessionsThatFit(...memoryLimits(rows, row), figures.activity_fraction)
+      : rows.column("max_sessions")[row];
   if (knobs.h === null) {
     const tpot = rows.column("tpot_ms")[row];
     figures.ttft_ms = rows.column("ttft_ms")[row];
@@ -132,18 +145,20 @@ export function figuresOf(rows, row, sessions, latencyS, knobs) {
   return figures;
 }
 
+/** @param {Rows} rows @param {Point} point */
+export const curveKey = (rows, point) => `${rows.hardware[point.row]} ${rows.column("curve")[point.row]}`;
+
 /**
  * Points of each curve in the order of its load: configurations differ between curves, only concurrency within one.
  * @param {Rows} rows @param {Point[]} points @returns {Point[][]}
  */
 export function curvesOf(rows, points) {
-  const number = rows.column("curve");
   const batch = rows.column("batch_per_rank");
   /** @type {Map<string, Point[]>} */
   const curves = new Map();
   for (const point of points) {
     if (point.atWall) continue;
-    const key = `${rows.hardware[point.row]} ${number[point.row]}`;
+    const key = curveKey(rows, point);
     const curve = curves.get(key);
     if (curve) curve.push(point);
     else curves.set(key, [point]);
@@ -157,8 +172,7 @@ export function curvesOf(rows, points) {
 }
 
 /**
- * Where the curves meet the KV wall at the knobs. Only where memory holds the same number of sessions all along the
- * curve: a limit on the requests in flight (decode pools) does not stand in the release.
+ * Where the curves meet the KV wall at the knobs: between the last row that fits and the next.
  * @param {Rows} rows @param {Point[]} points @param {Knobs} knobs
  */
 function wallPoints(rows, points, knobs) {
@@ -168,101 +182,36 @@ function wallPoints(rows, points, knobs) {
     const at = curve.findIndex((point, place) => point.feasible && curve[place + 1]?.beyondWall);
     if (at < 0) continue;
     const [low, high] = [curve[at], curve[at + 1]];
-    const limit = low.figures.max_sessions;
     const [from, to] = [low.figures.sessions, high.figures.sessions];
-    if (high.figures.max_sessions !== limit || to <= from || limit <= from) continue;
-    const { sessions, latency } = atWall(from, low.figures.turn_latency_ms, to, high.figures.turn_latency_ms, limit);
-    const figures = figuresOf(rows, low.row, sessions, latency / 1e3, knobs);
-    for (const name of ["ttft_ms", "tpot_ms"]) {
-      const share = (sessions - from) / (to - from);
-      if (name in low.figures) figures[name] = low.figures[name] + share * (high.figures[name] - low.figures[name]);
-    }
-    if (figures.tpot_ms > 0) figures.decode_tokens_per_s_per_user = 1e3 / figures.tpot_ms;
-    if (low.figures.usd_per_task > 0) {
-      figures.usd_per_task =
-        (low.figures.usd_per_task * low.figures.turns_per_s_per_gpu) / figures.turns_per_s_per_gpu;
-    }
+    if (to <= from) continue;
+    const [r0, r1] = [low, high].map((point) => point.figures.turn_latency_ms / 1e3);
+    const sessions = sessionsAtWall(from, r0, to, r1, knobs.z, ...memoryLimits(rows, low.row));
+    if (sessions <= from) continue;
+    const figures = between(rows, low, high, (sessions - from) / (to - from), sessions, knobs);
     found.push({ row: low.row, figures, feasible: true, beyondWall: false, atWall: true, reason: null });
   }
   return found;
 }
 
 /**
- * Each configuration at a fixed number of sessions on so many GPUs (Step 7): the replicas that fit share them evenly,
- * figures are those of the fuller replicas. Between two rows R is linear in the requests in flight; nothing is said
- * past the ends of a curve.
- * @param {Rows} rows @param {Point[]} points every row at the knobs, from `evaluate`
- * @param {number} sessions @param {number} gpus @param {Knobs} knobs
+ * Figures on the line between two rows of a curve.
+ * @param {Rows} rows @param {Point} low @param {Point} high @param {number} share @param {number} sessions
+ * @param {Knobs} knobs
  */
-export function atSessions(rows, points, sessions, gpus, knobs) {
-  /** @type {Point[]} */
-  const found = [];
-  for (const curve of curvesOf(rows, points)) {
-    const replicas = Math.floor(gpus / rows.column("gpus_per_replica")[curve[0].row]);
-    if (replicas === 0) continue;
-    const share = Math.ceil(sessions / replicas);
-    const wanted = Math.min(share, capOf(rows, curve));
-    if (wanted <= 0) continue;
-    const point = solved(rows, curve, wanted, knobs);
-    if (point === null) continue;
-    const short = wanted < share;
-    found.push({ ...point, feasible: point.feasible && !short, beyondWall: short, admitted: short ? wanted : undefined });
+export function between(rows, low, high, share, sessions, knobs) {
+  const along = (/** @type {string} */ name) =>
+    low.figures[name] + share * (high.figures[name] - low.figures[name]);
+  const figures = moved(rows, low, sessions, along("turn_latency_ms"), knobs);
+  if (knobs.h === null) {
+    figures.ttft_ms = along("ttft_ms");
+    figures.tpot_ms = along("tpot_ms");
+    figures.decode_tokens_per_s_per_user = figures.tpot_ms > 0 ? 1e3 / figures.tpot_ms : NaN;
   }
-  return found;
-}
-
-/**
- * Sessions that a curve's memory holds; infinite where its rows end before the wall.
- * @param {Rows} rows @param {Point[]} curve
- */
-function capOf(rows, curve) {
-  if (rows.column("serving_mode")[curve[0].row] === "agg") {
-    return Math.max(...curve.map((point) => point.figures.max_sessions));
-  }
-  if (!curve.some((point) => point.beyondWall)) return Infinity;
-  return Math.max(0, ...curve.filter((point) => point.feasible).map((point) => point.figures.sessions));
-}
-
-/**
- * @param {Rows} rows @param {Point[]} curve @param {number} wanted @param {Knobs} knobs
- * @returns {Point | null} null where the curve has no answer, or one that cannot be run at any load
- */
-function solved(rows, curve, wanted, knobs) {
-  const at = curve.findIndex(
-    (point, place) => point.figures.sessions <= wanted && wanted <= (curve[place + 1]?.figures.sessions ?? -Infinity),
-  );
-  const isRunnable = (/** @type {Point} */ point) => point.feasible || point.beyondWall;
-  const base = { feasible: true, beyondWall: false, atWall: false, reason: null };
-  if (at < 0) {
-    const first = curve[0];
-    // a batch of one serves a single session as well as it ever will
-    const alone = wanted < first.figures.sessions && rows.column("batch_per_rank")[first.row] <= 1;
-    const last = curve[curve.length - 1];
-    const isEnd = Math.abs(wanted - last.figures.sessions) <= WALL_TOLERANCE * wanted;
-    if (!alone && !isEnd) return null;
-    const from = alone ? first : last;
-    if (!isRunnable(from)) return null;
-    return { ...base, row: from.row, figures: moved(rows, from, wanted, from.figures.turn_latency_ms, knobs) };
-  }
-  const [low, high] = [curve[at], curve[at + 1]];
-  if (!isRunnable(low) || !isRunnable(high)) return null;
-  const stations = stationsOf(rows, low.row);
-  const readRow = reader(rows);
-  const [b0, b1] = [low, high].map((point) => readRow(point.row, knobs).inFlight);
-  const [r0, r1] = [low, high].map((point) => point.figures.turn_latency_ms / 1e3);
-  const b = inFlightBetween(wanted / stations, b0, r0, b1, r1, knobs.z, knobs.closedLoop);
-  const share = b1 === b0 ? 0 : (b - b0) / (b1 - b0);
-  const latencyMs = low.figures.turn_latency_ms + share * (high.figures.turn_latency_ms - low.figures.turn_latency_ms);
-  const figures = moved(rows, low, wanted, latencyMs, knobs);
-  for (const name of ["ttft_ms", "tpot_ms"]) {
-    if (name in low.figures) figures[name] = low.figures[name] + share * (high.figures[name] - low.figures[name]);
-  }
-  if (figures.tpot_ms > 0) figures.decode_tokens_per_s_per_user = 1e3 / figures.tpot_ms;
-  return { ...base, row: low.row, figures };
+  return figures;
 }
 
 /** @param {Rows} rows @param {Point} point @param {number} sessions @param {number} latencyMs @param {Knobs} knobs */
-function moved(rows, point, sessions, latencyMs, knobs) {
+export function moved(rows, point, sessions, latencyMs, knobs) {
   const figures = figuresOf(rows, point.row, sessions, latencyMs / 1e3, knobs);
   if (point.figures.usd_per_task > 0) {
     figures.usd_per_task =

@@ -23,6 +23,7 @@ export class Rows {
     this.count = count;
     this.columns = columns;
     this.hardware = hardware;
+    this.names = new Set(Object.keys(columns));
   }
 
   /** @param {string} name @returns {ArrayLike<any>} */
@@ -96,7 +97,8 @@ async function decode(path, gpu) {
     file,
     metadata,
     compressors,
-    onChunk: ({ columnName, columnData, rowStart }) => {
+    onChunk: (/** @type {{ columnName: string, columnData: ArrayLike<any>, rowStart: number }} */ chunk) => {
+      const { columnName, columnData, rowStart } = chunk;
       const into = columns[columnName];
       const isNumber = into instanceof Float64Array;
       for (let at = 0; at < columnData.length; at += 1) {

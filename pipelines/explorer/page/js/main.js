@@ -91,6 +91,7 @@ async function update() {
   showPoint();
   showTable();
   Object.assign(/** @type {any} */ (globalThis), { explorer: { index, state, rows, worked, chart } }); // for the console, and for tests
+  if (mine === 1) performance.mark("first-chart");
   document.body.dataset.ready = String(mine);
   const serving = await guarded(() => servingPoints(state.hardware, state.model));
   if (serving !== undefined && mine === turn) await showSideBySide(index, state, rows, serving, nameOf, change);
@@ -114,7 +115,8 @@ function showScenario(scenario) {
   byId("scenario-note").textContent =
     `${figure(scenario.turns)} turns of ${figure(scenario.output_tokens_per_turn)} output tokens, context from ` +
     `${figure(scenario.initial_prompt_tokens)} to ${figure(scenario.peak_context_tokens)} tokens, ` +
-    `pause ${figure(scenario.think_time_s)} s, hit rate ${figure(scenario.cache_hit_rate)}.`;
+    `pause ${figure(scenario.think_time_s)} s, ` +
+    (scenario.cache_hit_rate === null ? `cache model ${scenario.cache_model}.` : `hit rate ${figure(scenario.cache_hit_rate)}.`);
 }
 
 async function showChart() {
@@ -236,9 +238,12 @@ function onPoint(drawn, place, byKey) {
   fillList(list, told);
   tip.replaceChildren(list);
   const box = byId("plot").getBoundingClientRect();
+  // on a narrow screen the tip would cover the plot: there it stands below
+  const isNarrow = box.width < 560;
   const left = place.x + 18 + tip.offsetWidth > box.width ? place.x - tip.offsetWidth - 18 : place.x + 18;
-  tip.style.left = `${Math.min(Math.max(0, left), Math.max(0, box.width - tip.offsetWidth))}px`;
-  tip.style.top = `${Math.min(Math.max(0, place.y - tip.offsetHeight / 2), Math.max(0, box.height - tip.offsetHeight))}px`;
+  const top = Math.min(place.y - tip.offsetHeight / 2, box.height - tip.offsetHeight);
+  tip.style.left = isNarrow ? "0" : `${Math.max(0, left)}px`;
+  tip.style.top = isNarrow ? `${box.height + 4}px` : `${Math.max(0, top)}px`;
   if (byKey) byId("spoken").textContent = spoken(told);
 }
 

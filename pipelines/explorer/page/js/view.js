@@ -1,7 +1,8 @@
 // @ts-check
 /** Everything that the page shows, worked out from the state, the index and the rows; nothing of the document here. */
 import { X_AXES, Y_AXES } from "./axes.js";
-import { atSessions, evaluate } from "./evaluate.js";
+import { evaluate } from "./evaluate.js";
+import { atSessions } from "./fixed_sessions.js";
 import { bestWithin, limitLine, limitsOf } from "./limits.js";
 import { coordinate, splitSeries, thinned } from "./series.js";
 
