@@ -26,12 +26,12 @@ AGENT_COLUMNS: Final = (
     "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "max_sessions",
     "max_parked_sessions", "max_in_flight_requests",
     "feasible", "infeasible_reason", "binding_limit", "on_frontier",
+    "usd_per_task",
 )  # fmt: skip
 #: Columns that not every release has: the page offers what rests on them where they are there.
 OPTIONAL_COLUMNS: Final = (
     "turn_latency_all_hits_ms", "turn_latency_all_misses_ms",
     "serving_requests_per_s_all_hits", "serving_requests_per_s_all_misses",
-    "usd_per_task",
 )  # fmt: skip
 SERVING_COLUMNS: Final = (
     *_ORIGIN, *_SHAPE,

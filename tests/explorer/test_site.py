@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.explorer.columns import AGENT_COLUMNS, CURVE, SERVING_COLUMNS
+from pipelines.explorer.columns import AGENT_COLUMNS, CURVE, OPTIONAL_COLUMNS, SERVING_COLUMNS
 from pipelines.explorer.site import INDEX, Site
 from pipelines.explorer.write import write_site
 from schemas.errors import UserError
@@ -39,7 +39,7 @@ def test_every_partition_has_the_release_s_rows_and_values(site: Site) -> None:
         content = site.content(path)
         assert content is not None
         page, release = pl.read_parquet(io.BytesIO(content)), published(site, path)
-        wanted = AGENT_COLUMNS if path.startswith("agent_points") else SERVING_COLUMNS
+        wanted = (*AGENT_COLUMNS, *OPTIONAL_COLUMNS) if path.startswith("agent_points") else SERVING_COLUMNS
         names = [name for name in wanted if name in release.columns]
         assert page.drop(CURVE, strict=False).columns == names
         assert_frame_equal(page.select(names), release.select(names), check_dtypes=False)
