@@ -15,6 +15,7 @@ from pipelines.commands.plan import plan_command
 from pipelines.commands.query import query_command
 from pipelines.commands.releases import releases_app
 from pipelines.commands.schedule import schedule_command
+from pipelines.commands.what_if import what_if_command
 from schemas.errors import UserError
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app.command("evaluate")(evaluate_command)
 app.command("frontier")(frontier_command)
 app.command("plan")(plan_command)
 app.command("explorer")(explorer_command)
+app.command("what-if")(what_if_command)
 app.command("schedule")(schedule_command)
 app.add_typer(scenarios.app, name="scenarios")
 app.add_typer(hardware.app, name="hardware")

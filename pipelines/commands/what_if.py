@@ -1,0 +1,206 @@
+"""`agent-pareto what-if`: a published lake at a changed scenario, in seconds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from pipelines.release_contents import ReleaseContents
+    from schemas.scenarios import Scenario
+    from transforms.planning.what_if import Comparison
+
+_HEADERS = (
+    "hardware", "", "tasks/h\nper GPU", "turn\ns", "task\ns", "tokens/s\nper user", "sessions\nper GPU", "KV\nused, %",
+    "replica", "weights", "limit",
+)  # fmt: skip
+_TITLES = {"most_tasks": "most tasks", "shortest_turns": "shortest turns", "operating_point": "operating point"}
+_SCALE = {"turn_latency_ms": 1e-3, "kv_utilization_fraction": 100.0}
+_COLUMNS = ("hardware", "point", "figure", "before", "after", "change_percent")
+
+
+def what_if_command(
+    model: Annotated[str, typer.Option("--model", help="Model: slug or alias.")],
+    scenario: Annotated[str, typer.Option("--scenario", help="Scenario of the lake: slug.")],
+    hardware: Annotated[
+        list[str] | None,
+        typer.Option("--hardware", help="GPU: slug or alias; may be repeated. Default: all that have the model."),
+    ] = None,
+    think_time_s: Annotated[
+        float | None, typer.Option("--think-time-s", metavar="Z", help="Mean pause after each turn, seconds.")
+    ] = None,
+    cache_hit_rate: Annotated[
+        float | None, typer.Option("--cache-hit-rate", metavar="H", help="Chance that a turn finds its prefix cached.")
+    ] = None,
+    turns: Annotated[float | None, typer.Option("--turns", metavar="N", help="Mean turns of a task.")] = None,
+    initial_prompt_tokens: Annotated[
+        float | None, typer.Option("--initial-prompt-tokens", metavar="L0", help="Context of turn 1.")
+    ] = None,
+    new_tokens_per_turn: Annotated[
+        float | None, typer.Option("--new-tokens-per-turn", metavar="DL", help="Tokens from outside in a later turn.")
+    ] = None,
+    output_tokens_per_turn: Annotated[
+        float | None, typer.Option("--output-tokens-per-turn", metavar="OSL", help="Generated tokens of a turn.")
+    ] = None,
+    sessions: Annotated[
+        int | None, typer.Option("--sessions", metavar="C", help="Sessions of the operating point.")
+    ] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", metavar="G", help="GPUs that serve those sessions.")] = None,
+    lake: Annotated[Path, typer.Option("--lake", help="The lake's folder.")] = Path("lake"),
+    output_format: Annotated[
+        Literal["table", "json", "csv"], typer.Option("--format", help="json and csv give every figure and digit.")
+    ] = "table",
+) -> None:
+    """Change a scenario and see what becomes of the best points of a published lake; nothing is written.
+
+    The release's serving points are carried to the scenario as it is and as changed, exactly as a build would. Shown
+    are the most tasks an hour per GPU, the shortest turns and, where the scenario has sessions and GPUs (or the
+    options give them), the operating point with the most tasks, each with its configuration and what limits it.
+    """
+    from pipelines.commands.output import print_records
+    from pipelines.release_contents import open_contents
+    from transforms.planning.what_if import compare
+
+    given = {
+        "think_time_s": think_time_s,
+        "cache_hit_rate": cache_hit_rate,
+        "turns": turns,
+        "initial_prompt_tokens": initial_prompt_tokens,
+        "new_tokens_per_turn": new_tokens_per_turn,
+        "output_tokens_per_turn": output_tokens_per_turn,
+        "sessions": sessions,
+        "gpus": gpus,
+    }
+    contents = open_contents(lake)
+    slug, own = contents.model_slug(model), contents.scenario(scenario)
+    slugs = contents.hardware_slugs(hardware or (), slug)
+    before, after = _scenarios(own, {name: value for name, value in given.items() if value is not None})
+    found = [_best(contents, slugs, slug, each) for each in (before, after)]
+    comparisons = compare(*found)
+    if output_format == "table":
+        _print_table(comparisons, before, after, slug)
+    else:
+        print_records(_records(comparisons), _COLUMNS, output_format)
+
+
+def _scenarios(own: "Scenario", changes: Mapping[str, object]) -> "tuple[Scenario, Scenario]":
+    """The scenario before and after. Sessions and GPUs that it does not fix are those of both."""
+    from pydantic import ValidationError
+
+    from schemas.errors import UserError
+    from transforms.planning.what_if import changed_scenario
+
+    if not changes:
+        raise UserError("Nothing is changed: give --think-time-s, --cache-hit-rate, --turns or another of --help.")
+    fixed = {name: changes[name] for name in ("sessions", "gpus") if name in changes and getattr(own, name) is None}
+    if ("sessions" in changes or "gpus" in changes) and None in (
+        changes.get("sessions", own.sessions), changes.get("gpus", own.gpus),
+    ):  # fmt: skip
+        raise UserError(f"Scenario {own.slug} fixes no sessions on GPUs: give both --sessions and --gpus.")
+    try:
+        return changed_scenario(own, fixed), changed_scenario(own, changes)
+    except ValidationError as error:
+        said = []
+        for problem in error.errors(include_url=False):
+            text = str(problem["msg"]).removeprefix("Value error, ")
+            # what the problem is with, and the option that it comes from
+            renamed = {"cache": "cache_hit_rate", "first_turn_new_tokens": "new_tokens_per_turn"}
+            field = renamed.get(str(problem["loc"][0]), str(problem["loc"][0])) if problem["loc"] else None
+            option = "" if field is None else f"--{field.replace('_', '-')}: "
+            said.append(f"{option}{text[:1].lower() if option else text[:1]}{text[1:]}.")
+        raise UserError("\n".join(said)) from None
+
+
+def _best(contents: "ReleaseContents", hardware: list[str], model: str, scenario: "Scenario") -> dict[Any, Any]:
+    from pipelines.carrying import Partition, carry_partition
+    from transforms.planning.what_if import best_points
+
+    partition = Partition(model, contents.read("serving_points", hardware, model))
+    (carried,) = carry_partition(partition, [scenario], contents.hardware, contents.models, contents.options)
+    return best_points(carried.agent_points, carried.operating_points, scenario.turns)
+
+
+def _records(comparisons: "list[Comparison]") -> list[dict[str, Any]]:
+    from pipelines.commands.shapes import shape_of
+    from transforms.planning.what_if import FIGURES, OPERATING_FIGURES, change_percent
+
+    records = []
+    for comparison in comparisons:
+        before, after = comparison.before, comparison.after
+        names = (*FIGURES, *OPERATING_FIGURES) if comparison.point == "operating_point" else FIGURES
+        pairs = {name: (_of(before, name), _of(after, name)) for name in names}
+        texts = {name: (_of(before, name), _of(after, name)) for name in ("weight_dtype", "backend", "binding_limit")}
+        texts["replica"] = (None if before is None else shape_of(before), None if after is None else shape_of(after))
+        texts["infeasible_reason"] = (comparison.reason_before, comparison.reason_after)
+        for name, (old, new) in {**pairs, **texts}.items():
+            percent = change_percent(old, new) if name in pairs else None
+            records.append(
+                dict(zip(_COLUMNS, (comparison.hardware, comparison.point, name, old, new, percent), strict=True))
+            )
+    return records
+
+
+def _of(side: dict[str, Any] | None, name: str) -> Any:
+    return None if side is None else side[name]
+
+
+def _print_table(comparisons: "list[Comparison]", before: "Scenario", after: "Scenario", model: str) -> None:
+    from pipelines.commands.tables import print_table
+
+    print(f"{model} at {before.slug}: {_changes_in_words(before, after)}")
+    rows = []
+    last = None
+    for comparison in comparisons:
+        rows.append(["" if comparison.hardware == last else comparison.hardware, *_cells(comparison)])
+        last = comparison.hardware
+    print_table(
+        _HEADERS,
+        rows,
+        caption="Before > after (change). most tasks, shortest turns: of all feasible points.",
+    )
+
+
+def _changes_in_words(before: "Scenario", after: "Scenario") -> str:
+    names = (
+        "think_time_s", "turns", "initial_prompt_tokens", "new_tokens_per_turn", "output_tokens_per_turn",
+        "sessions", "gpus",
+    )  # fmt: skip
+    said = [
+        f"{name} {getattr(before, name):,} > {getattr(after, name):,}"
+        for name in names
+        if getattr(before, name) != getattr(after, name)
+    ]
+    if before.cache != after.cache:
+        said.append(f"cache {before.cache} > {after.cache}")
+    return ", ".join(said) or "nothing differs from the scenario"
+
+
+def _cells(comparison: "Comparison") -> list[str]:
+    from pipelines.commands.shapes import shape_of
+    from transforms.planning.what_if import FIGURES, change_percent
+
+    before, after = comparison.before, comparison.after
+    cells = [_TITLES[comparison.point]]
+    for name in FIGURES:
+        old, new = _of(before, name), _of(after, name)
+        percent = change_percent(old, new)
+        change = "" if percent is None else f" ({percent:+.0f} %)"
+        shown = (_number(old, name), _number(new, name))
+        cells.append(shown[0] if shown[0] == shown[1] else f"{shown[0]} > {shown[1]}{change}")
+    for text in (shape_of, lambda side: str(side["weight_dtype"])):
+        old_text, new_text = ("-" if side is None else text(side) for side in (before, after))
+        cells.append(old_text if old_text == new_text else f"{old_text} > {new_text}")
+    limits = [
+        reason or ("-" if side is None else str(side["binding_limit"]))
+        for side, reason in ((before, comparison.reason_before), (after, comparison.reason_after))
+    ]
+    cells.append(limits[0] if limits[0] == limits[1] else " > ".join(limits))
+    return cells
+
+
+def _number(value: float | None, name: str) -> str:
+    if value is None:
+        return "-"
+    scaled = value * _SCALE.get(name, 1.0)
+    return f"{scaled:,.0f}" if abs(scaled) >= 100 else f"{scaled:.3g}"
