@@ -47,14 +47,14 @@ def check_command(
 
 
 def _print_json(inputs: "Inputs") -> None:
-    import json
+    from pipelines.commands.output import print_json
 
     names = (
         "path", "format", "tool_version", "rows_read", "rows_accepted", "rows_duplicate", "rows_superseded",
         "quarantined", "rejected_reason",
     )  # fmt: skip
     files = [{name: getattr(account, name) for name in names} for account in inputs.accounts]
-    typer.echo(json.dumps({"files": files}, indent=2, ensure_ascii=False))
+    print_json({"files": files})
 
 
 def _print_tables(inputs: "Inputs") -> None:

@@ -88,7 +88,7 @@ def _read(paths: list[Path], option: str, gpus: "HardwareCatalogue", specs: "Mod
 
 
 def _print_json(comparison: "Comparison", errors: "pl.DataFrame") -> None:
-    import json
+    from pipelines.commands.output import print_json
 
     account = {
         "reference_points": comparison.reference_points,
@@ -96,7 +96,7 @@ def _print_json(comparison: "Comparison", errors: "pl.DataFrame") -> None:
         "without_partner": comparison.without_partner,
         "same_workload": comparison.same_workload,
     }
-    typer.echo(json.dumps(account | {"errors": errors.to_dicts()}, indent=2, ensure_ascii=False))
+    print_json(account | {"errors": errors.to_dicts()})
 
 
 def _print_tables(comparison: "Comparison", errors: "pl.DataFrame") -> None:

@@ -44,10 +44,10 @@ def list_hardware(
 
     catalogue = load_hardware(hardware)
     if output_format == "json":
-        import json
+        from pipelines.commands.output import print_json
 
         entries = [entry.model_dump(mode="json", exclude_none=True) for entry in catalogue]
-        typer.echo(json.dumps({"hardware": entries}, indent=2, ensure_ascii=False))
+        print_json({"hardware": entries})
     else:
         from pipelines.commands.tables import print_table
 

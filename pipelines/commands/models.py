@@ -39,11 +39,10 @@ def list_models(output_format: FormatOption = "table", catalogue: CatalogueOptio
     """List the models: parameters, weights as stored, KV bytes a token, longest context."""
     models = _load(catalogue)
     if output_format == "json":
-        import json
-
+        from pipelines.commands.output import print_json
         from transforms.model_config.serialise import model_entry
 
-        typer.echo(json.dumps({"models": [model_entry(spec) for spec in models]}, indent=2, ensure_ascii=False))
+        print_json({"models": [model_entry(spec) for spec in models]})
         return
     from pipelines.commands.tables import print_table
 
@@ -88,9 +87,9 @@ def show_model(
     tokens = min(DEFAULT_CONTEXT_TOKENS, longest) if context is None else context
     figures = model_figures(spec, tokens, served, tp, dp)
     if output_format == "json":
-        import json
+        from pipelines.commands.output import print_json
 
-        typer.echo(json.dumps(figures, indent=2, ensure_ascii=False))
+        print_json(figures)
         return
     for line in explain_model(spec, figures):
         typer.echo(line)

@@ -5,12 +5,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import typer
+
 
 def print_json(content: object) -> None:
     """JSON for machines and eyes: indented, in UTF-8, names not escaped."""
     import json
 
-    print(json.dumps(content, indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
 
 
 def print_records(records: Sequence[Mapping[str, Any]], columns: Sequence[str], output_format: str) -> None:

@@ -49,10 +49,10 @@ def list_scenarios(
 
     chosen = load_scenarios(scenarios) if scenarios else shipped_scenarios()
     if output_format == "json":
-        import json
+        from pipelines.commands.output import print_json
 
         entries = [scenario.model_dump(mode="json", exclude_none=True) for scenario in chosen]
-        typer.echo(json.dumps({"scenarios": entries}, indent=2, ensure_ascii=False))
+        print_json({"scenarios": entries})
     else:
         from pipelines.commands.tables import print_table
 
