@@ -97,6 +97,27 @@ class ReleaseContents:
             return pl.concat(frames)
         return pl.DataFrame(schema={field.name: field.dtype for field in TABLES[table].fields})
 
+    def read_precision(
+        self, table: str, named: Sequence[str], model: str, scenario: str | None, weight_dtype: str | None
+    ) -> pl.DataFrame:
+        """As ``read``, of the hardware that the names mean and of one weight precision, where one is given.
+
+        Raises ``UserError`` where named hardware, or all of it where none is named, lacks the precision.
+        """
+        hardware = self.hardware_slugs(named, model)
+        points = self.read(table, hardware, model, scenario)
+        if weight_dtype is None:
+            return points
+        chosen = points.filter(weight_dtype=weight_dtype)
+        lacking = set(hardware) - set(chosen["hardware"].unique())
+        if chosen.is_empty() or (named and lacking):
+            there = ", ".join(points["weight_dtype"].unique().sort())
+            raise UserError(
+                f"The lake has no point of {model} with weights in {weight_dtype} on {', '.join(sorted(lacking))}. "
+                f"Precisions of {model}: {there}."
+            )
+        return chosen
+
     def _entries(self, table: str, kind: type[EntryT]) -> tuple[EntryT, ...]:
         frame = pl.read_parquet(self.release.path / f"{table}.parquet")
         if "definition" not in frame.columns:

@@ -44,6 +44,10 @@ def plan_command(
             "--min-tokens-per-s-per-user", metavar="X", help="Least output tokens of a turn over its latency."
         ),
     ] = None,
+    weight_dtype: Annotated[
+        str | None,
+        typer.Option("--weight-dtype", help="Weights in this precision alone, bf16 say. Default: whichever is best."),
+    ] = None,
     lake: Annotated[Path, typer.Option("--lake", help="The lake's folder.")] = Path("lake"),
     output_format: Annotated[
         Literal["table", "json", "csv"], typer.Option("--format", help="json and csv give every figure and digit.")
@@ -70,7 +74,7 @@ def plan_command(
     contents = open_contents(lake)
     slug, agents = contents.model_slug(model), contents.scenario(scenario)
     loop = Loop(agents.turns, agents.think_time_s, agents.output_tokens_per_turn)
-    points = contents.read("agent_points", contents.hardware_slugs(hardware or (), slug), slug, agents.slug)
+    points = contents.read_precision("agent_points", hardware or (), slug, agents.slug, weight_dtype)
     plans = fewest_gpus(points, sessions, limits, loop, contents.options.closed_loop).to_dicts()
     for row in plans:
         row["reason"] = None if row["feasible"] else reason_in_words(row, limits, loop)

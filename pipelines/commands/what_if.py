@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from pipelines.release_contents import ReleaseContents
     from schemas.scenarios import Scenario
     from transforms.planning.what_if import Comparison
@@ -47,6 +49,10 @@ def what_if_command(
         int | None, typer.Option("--sessions", metavar="C", help="Sessions of the operating point.")
     ] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", metavar="G", help="GPUs that serve those sessions.")] = None,
+    weight_dtype: Annotated[
+        str | None,
+        typer.Option("--weight-dtype", help="Weights in this precision alone, bf16 say. Default: whichever is best."),
+    ] = None,
     lake: Annotated[Path, typer.Option("--lake", help="The lake's folder.")] = Path("lake"),
     output_format: Annotated[
         Literal["table", "json", "csv"], typer.Option("--format", help="json and csv give every figure and digit.")
@@ -74,9 +80,9 @@ def what_if_command(
     }
     contents = open_contents(lake)
     slug, own = contents.model_slug(model), contents.scenario(scenario)
-    slugs = contents.hardware_slugs(hardware or (), slug)
+    points = contents.read_precision("serving_points", hardware or (), slug, None, weight_dtype)
     before, after = _scenarios(own, {name: value for name, value in given.items() if value is not None})
-    found = [_best(contents, slugs, slug, each) for each in (before, after)]
+    found = [_best(contents, points, slug, each) for each in (before, after)]
     comparisons = compare(*found)
     if output_format == "table":
         _print_table(comparisons, before, after, slug)
@@ -112,12 +118,13 @@ def _scenarios(own: "Scenario", changes: Mapping[str, object]) -> "tuple[Scenari
         raise UserError("\n".join(said)) from None
 
 
-def _best(contents: "ReleaseContents", hardware: list[str], model: str, scenario: "Scenario") -> dict[Any, Any]:
+def _best(contents: "ReleaseContents", points: "pl.DataFrame", model: str, scenario: "Scenario") -> dict[Any, Any]:
     from pipelines.carrying import Partition, carry_partition
     from transforms.planning.what_if import best_points
 
-    partition = Partition(model, contents.read("serving_points", hardware, model))
-    (carried,) = carry_partition(partition, [scenario], contents.hardware, contents.models, contents.options)
+    (carried,) = carry_partition(
+        Partition(model, points), [scenario], contents.hardware, contents.models, contents.options
+    )
     return best_points(carried.agent_points, carried.operating_points, scenario.turns)
 
 

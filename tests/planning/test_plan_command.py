@@ -53,6 +53,7 @@ def test_names_and_the_table(lake: Path) -> None:
     assert "one_replica" in result.stdout
     only = json.loads(run(lake, "--sessions", "40", "--hardware", "h200", "--format", "json").stdout)
     assert [row["hardware"] for row in only] == ["h200-sxm"]
+    assert run(lake, "--sessions", "40", "--weight-dtype", only[0]["weight_dtype"], "--format", "json").exit_code == 0
 
 
 def test_the_nearest_values_do(lake: Path) -> None:
@@ -73,6 +74,7 @@ def test_what_is_wrong_is_said(lake: Path, tmp_path: Path) -> None:
     for args, sentence in (
         (("--hardware", "h300"), "The lake has no hardware 'h300'. Did you mean 'h100-sxm' or 'h200-sxm'?"),
         (("--hardware", "b200"), "The lake has no hardware 'b200'. It has: h100-sxm, h200-sxm."),
+        (("--weight-dtype", "fp4"), "The lake has no point of llama-3-1-8b with weights in fp4 on h100-sxm, h200-sxm."),
         (("--max-turn-latency", "nan"), "--max-turn-latency nan: must be a finite number above 0."),
         (("--min-tokens-per-s-per-user", "0"), "must be a finite number above 0."),
     ):
