@@ -17,8 +17,9 @@ from schemas.frames import conform, in_columns_of
 from schemas.options import MappingOptions, RooflinePreset
 from schemas.scenarios import Scenario
 from schemas.tables import TABLES
-from transforms.agent_points.carry import Setting, carry_points
+from transforms.agent_points.carry import Setting, carry_prepared
 from transforms.agent_points.idle_kv import scenario_under
+from transforms.agent_points.prepare import prepare_points
 from transforms.frontier import mark_frontiers
 from transforms.operating_points import operating_points
 from transforms.synthesize import synthesize_points
@@ -89,9 +90,10 @@ def carry_partition(
 ) -> Iterator[Carried]:
     """The partition at each scenario."""
     spec = models.get(partition.model)
+    prepared = prepare_points(partition.points, spec, hardware)
     for scenario in scenarios:
         setting = Setting(scenario_under(scenario, options), spec, hardware, options)
-        carried = mark_frontiers(carry_points(partition.points, setting))
+        carried = mark_frontiers(carry_prepared(prepared, setting))
         yield Carried(in_columns_of(carried, "agent_points"), operating_points(carried, setting))
 
 
@@ -117,12 +119,15 @@ def _carry_job(job: Job, place: Workplace) -> Iterator[Carried]:
     """The job's partitions at each scenario, all hardware of one scenario at once."""
     hardware = {key.hardware: None for key in job.hashes}
     points = _read_serving_points(job.model, hardware, place.release)
+    wanted: dict[tuple[str, ...], list[Scenario]] = {}
     for scenario in place.scenarios:
-        wanted = [gpu for gpu in hardware if Key(gpu, job.model, scenario.slug) in job.hashes]
-        if wanted:
-            part = points if len(wanted) == len(hardware) else points.filter(pl.col("hardware").is_in(wanted))
+        gpus = tuple(gpu for gpu in hardware if Key(gpu, job.model, scenario.slug) in job.hashes)
+        wanted.setdefault(gpus, []).append(scenario)
+    for gpus, scenarios in wanted.items():
+        if gpus:
+            part = points if len(gpus) == len(hardware) else points.filter(pl.col("hardware").is_in(gpus))
             yield from carry_partition(
-                Partition(job.model, part), [scenario], place.hardware, place.models, place.options
+                Partition(job.model, part), scenarios, place.hardware, place.models, place.options
             )
 
 

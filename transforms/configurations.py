@@ -33,15 +33,18 @@ def number_configurations(points: pl.DataFrame) -> pl.DataFrame:
 
     Measured lengths vary from run to run of one workload: there the lengths that name it count.
     """
-    schedule = (*CONFIGURATION, "context_requests_per_step")
+    # most columns are the same in all rows of a model: only the others tell rows apart
+    several = points.select(pl.col(CONFIGURATION).n_unique() > 1).row(0)
+    telling = [name for name, differs in zip(CONFIGURATION, several, strict=True) if differs]
     lengths = (pl.coalesce(f"{name}_nominal_tokens", f"{name}_tokens").alias(name) for name in ("isl", "osl"))
     keys: dict[str, tuple[str | pl.Expr, ...]] = {
-        CONFIGURATION_ID: CONFIGURATION,
-        SCHEDULE_ID: schedule,
-        CURVE_ID: (*schedule, *lengths, "prefix_tokens"),
+        CONFIGURATION_ID: tuple(telling),
+        SCHEDULE_ID: (CONFIGURATION_ID, "context_requests_per_step"),
+        CURVE_ID: (SCHEDULE_ID, *lengths, "prefix_tokens"),
     }
     for name, columns in keys.items():
-        points = points.with_columns(pl.struct(*columns).rank("dense").alias(name))
+        number = pl.struct(*columns).rank("dense") if columns else pl.lit(1, pl.UInt32)
+        points = points.with_columns(number.alias(name))
     return points
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import polars as pl
 
 from schemas.tables import TABLES
-from transforms.agent_points.carry import Setting, judged_points
+from transforms.agent_points.carry import Setting, judge_rows
 from transforms.agent_points.columns import TURN_FIGURES
 from transforms.agent_points.feasibility import WALL_REASONS
 from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.idle_kv import add_reload, reload_ms
 from transforms.agent_points.roofline_points import turn_times
 from transforms.agent_points.roofline_replica import RooflineReplica
-from transforms.agent_points.sessions import stations
+from transforms.agent_points.rows import Rows
 from transforms.agent_points.workload import agent_workload
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations import closed_loop as loop
@@ -108,27 +108,31 @@ def _brackets(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Each curve with the two neighbouring rows between which its wanted sessions lie (``_next_*``)."""
     c = pl.col
     curves = curves.drop("gpus_per_replica").with_row_index("_order")
-    b = loop.in_flight_per_station(c("serving_requests_per_s"), c("turn_latency_ms") / 1e3, stations())
-    pairs = (
-        rows.with_columns(_b=b)
-        .sort("batch_per_rank", "sessions")
-        .with_columns(
-            *(c(name).shift(-1).over(SCHEDULE_ID).alias(f"_next_{name}") for name in (*TURN_FIGURES, "sessions", "_b")),
-            _first=pl.int_range(pl.len()).over(SCHEDULE_ID) == 0,
-            _last=c("sessions").shift(-1).over(SCHEDULE_ID).is_null(),
-            _first_batch=c("batch_per_rank").first().over(SCHEDULE_ID),
-        )
-        .join(curves, on=SCHEDULE_ID)
+    b = loop.in_flight_per_station(c("serving_requests_per_s"), c("turn_latency_ms") / 1e3, c("_stations"))
+    loads = rows.select(SCHEDULE_ID, "batch_per_rank", "sessions", _b=b, _row=pl.int_range(pl.len()))
+    loads = loads.sort(SCHEDULE_ID, "batch_per_rank", "sessions").with_columns(
+        _first=(c(SCHEDULE_ID) != c(SCHEDULE_ID).shift(1)).fill_null(True),
+        _last=(c(SCHEDULE_ID) != c(SCHEDULE_ID).shift(-1)).fill_null(True),
     )
+    pairs = loads.with_columns(
+        pl.when(~c("_last")).then(c(name).shift(-1)).alias(f"_next_{name.removeprefix('_')}")
+        for name in ("sessions", "_b", "_row")
+    ).join(curves, on=SCHEDULE_ID, maintain_order="left")
     within = ((c("sessions") <= c("_wanted")) & (c("_wanted") <= c("_next_sessions"))).fill_null(False)
     below, above = c("_first") & (c("_wanted") < c("sessions")), c("_last") & (c("_wanted") >= c("sessions"))
+    first_batch = loads.filter("_first").select(SCHEDULE_ID, _first_batch="batch_per_rank")
     # the lowest load at which the curve holds so many sessions; else the end that is nearer
-    return (
+    chosen = (
         pairs.filter(within | below | above)
         .sort(within.not_(), "batch_per_rank")
         .unique("_order", keep="first", maintain_order=True)
         .with_columns(_below=c("_wanted") < c("sessions"), _beyond=~within & above)
+        .join(first_batch, on=SCHEDULE_ID, maintain_order="left")
     )
+    # the figures of the two rows; past the end of a curve there is no second
+    here = rows.select(pl.exclude(SCHEDULE_ID, "sessions", "batch_per_rank"))[chosen["_row"]]
+    following = rows.select(c(TURN_FIGURES).name.prefix("_next_"))[chosen["_next_row"].fill_null(0)]
+    return pl.concat([chosen, here, following], how="horizontal")
 
 
 def _solve_on_table(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame:
@@ -140,7 +144,7 @@ def _solve_on_table(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     ends = brackets.filter(pl.col("_below") | pl.col("_beyond"))
     if not inside.is_empty():
         b0, b1, r0, r1 = (
-            inside[name].to_numpy() for name in ("_b", "_next__b", "turn_latency_ms", "_next_turn_latency_ms")
+            inside[name].to_numpy() for name in ("_b", "_next_b", "turn_latency_ms", "_next_turn_latency_ms")
         )
         span = np.where(b1 == b0, 1.0, b1 - b0)
 
@@ -174,9 +178,10 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
         return brackets
     spec = setting.spec
     workload = agent_workload(setting.scenario, spec.attention)
-    replica = RooflineReplica.of_rows(brackets, spec, Gpu.of_pool("decode"), workload.decode_context_tokens)
+    rows = Rows(brackets)
+    replica = RooflineReplica.of_rows(rows, spec, Gpu.of_rows(rows, "decode"), workload.decode_context_tokens)
     preset = str(brackets["backend_version"].first())
-    reload_s = brackets.select(reload_ms(setting.scenario, spec, setting.options)[0] / 1e3).to_series().to_numpy()
+    reload_s = reload_ms(rows, setting.scenario, spec, setting.options)[0] / 1e3
 
     def latency_s(b: loop.Array) -> loop.Array:
         times = turn_times(preset, replica, b, workload, spec)
@@ -187,11 +192,11 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
         brackets, latency_s, np.zeros_like(high), high, setting.scenario.think_time_s, setting.options.closed_loop
     )
     times = turn_times(preset, replica, solved, workload, spec)
-    solved_rows = brackets.with_columns(
-        sessions=pl.when(pl.col("_wanted") > 0).then("_wanted").otherwise("sessions"),
-        **times.figures(workload.output_tokens),
+    wanted = rows["_wanted"]
+    rows = rows.with_figures(
+        times.figures(workload.output_tokens), sessions=np.where(wanted > 0, wanted, rows["sessions"])
     )
-    return add_reload(solved_rows, setting.scenario, spec, setting.options)
+    return add_reload(rows, setting.scenario, spec, setting.options).to_frame()
 
 
 def _in_flight(
@@ -202,7 +207,7 @@ def _in_flight(
     think_time_s: float,
     closed_loop: loop.ClosedLoop,
 ) -> loop.Array:
-    per_station = rows.select(pl.col("_wanted") / stations()).to_series().to_numpy()
+    per_station = rows.select(pl.col("_wanted") / pl.col("_stations")).to_series().to_numpy()
     return loop.solve_in_flight(latency_s, per_station, think_time_s, lowest, highest, closed_loop)
 
 
@@ -210,10 +215,15 @@ def _judge(solved: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     """What follows from sessions and figures, and the reasons that an operating point has of its own."""
     latency_s = pl.col("turn_latency_ms") / 1e3
     rho = loop.activity_fraction(latency_s, setting.scenario.think_time_s)
-    in_flight = loop.in_flight_of_sessions(pl.col("sessions"), rho, stations(), setting.options.closed_loop)
+    in_flight = loop.in_flight_of_sessions(pl.col("sessions"), rho, pl.col("_stations"), setting.options.closed_loop)
     if "_end_reason" not in solved.columns:
         solved = solved.with_columns(_end_reason=pl.lit(None, pl.String))
-    judged = judged_points(solved.with_columns(serving_requests_per_s=in_flight / latency_s), setting)
+    solved = solved.with_columns(serving_requests_per_s=in_flight / latency_s)
+    modes = solved.partition_by("serving_mode", as_dict=True, maintain_order=True)
+    with np.errstate(all="ignore"):
+        judged = pl.concat(
+            judge_rows(Rows(part), setting, aggregated=mode == "agg").to_frame() for (mode,), part in modes.items()
+        )
     return judged.sort("_order").with_columns(
         infeasible_reason=pl.coalesce(
             pl.when(pl.col("replicas") == 0).then(pl.lit("replica_larger_than_cluster")),

@@ -1,10 +1,12 @@
 """Serving points taken apart into engine steps (MODEL section 5.2)."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import polars as pl
 
 from transforms.equations import engine_steps as steps
+from transforms.numbers import Number, ceil, maximum, minimum, where
 
 #: Engines whose scheduler the step equations describe.
 BATCHING_BACKENDS = ("trtllm", "sglang")
@@ -14,77 +16,99 @@ SERIAL_BACKENDS = ("vllm",)
 STEP_TOLERANCE = 0.01
 
 
+@dataclass(frozen=True)
+class Cycle:
+    """The counts of one cycle of a batch's requests, and the waits that go with them; one number a row each."""
+
+    mixed: Number
+    queue_factor: Number
+    dispatch_ms: Number
+    tpot_mixed: Number
+    decode_only: Number
+
+
+def is_serial() -> pl.Expr:
+    """Whether a row's engine batches as vLLM does."""
+    return pl.col("backend").is_in(SERIAL_BACKENDS)
+
+
 def add_step_times(points: pl.DataFrame, layers: Mapping[str, int]) -> pl.DataFrame:
     """The points with ``mixed_step_ms`` and ``decode_step_ms``, NULL where they cannot be told.
 
     They can be told on aggregated rows with scheduler columns whose throughput the two steps give
     back. ``layers`` maps a model's slug to its layers.
     """
-    points = points.with_columns(**cycle_columns(pl.col("osl_tokens"), layers))
-    t_mix = steps.mixed_step_of_row(pl.col("ttft_ms"), pl.col("_queue_factor"), pl.col("_dispatch_ms"))
+    c = pl.col
+    dispatch = c("model").replace_strict(
+        {slug: steps.VLLM_DISPATCH_MS_PER_LAYER * count for slug, count in layers.items()},
+        default=None, return_dtype=pl.Float64,
+    )  # fmt: skip
+    batch, accepted = c("batch_per_rank"), c("accepted_tokens")
+    cycle = cycle_of(
+        is_serial(), batch, c("context_requests_per_step"), decode_iterations(c("osl_tokens"), accepted),
+        pl.when(is_serial()).then(dispatch).otherwise(0.0),
+    )  # fmt: skip
+    points = points.with_columns(number.alias(f"_cycle_{name}") for name, number in vars(cycle).items())
+    cycle = Cycle(**{name: c(f"_cycle_{name}") for name in vars(cycle)})
+    t_mix = steps.mixed_step_of_row(c("ttft_ms"), cycle.queue_factor, cycle.dispatch_ms)
     points = points.with_columns(_t_mix=t_mix)
-    t_dec = steps.decode_step_of_row(
-        pl.col("tpot_ms") * pl.col("accepted_tokens"),
-        pl.col("_t_mix"),
-        pl.col("_tpot_mixed"),
-        pl.col("_decode_steps"),
-    )
-    points = points.with_columns(_t_dec=pl.when(pl.col("_decode_steps") > 0).then(t_dec))
-    rate = replica_rate(pl.col("_t_mix"), pl.col("_t_dec"), pl.col("request_latency_ms"))
+    t_dec = steps.decode_step_of_row(c("tpot_ms") * accepted, c("_t_mix"), cycle.tpot_mixed, cycle.decode_only)
+    points = points.with_columns(_t_dec=pl.when(cycle.decode_only > 0).then(t_dec))
+    rate = replica_rate(is_serial(), batch, c("dp") * c("pp"), cycle, c("_t_mix"), c("_t_dec"), c("request_latency_ms"))
     told = (
-        (pl.col("serving_mode") == "agg")
-        & pl.col("backend").is_in([*BATCHING_BACKENDS, *SERIAL_BACKENDS])
-        & (pl.col("context_requests_per_step") >= 1)
-        & (pl.col("_t_mix") > 0)
-        & (pl.col("_t_dec") > 0)
-        & ((rate / pl.col("requests_per_s") - 1).abs() <= STEP_TOLERANCE)
+        (c("serving_mode") == "agg")
+        & c("backend").is_in([*BATCHING_BACKENDS, *SERIAL_BACKENDS])
+        & (c("context_requests_per_step") >= 1)
+        & (c("_t_mix") > 0)
+        & (c("_t_dec") > 0)
+        & ((rate / c("requests_per_s") - 1).abs() <= STEP_TOLERANCE)
     ).fill_null(False)
     return points.with_columns(
         mixed_step_ms=pl.when(told).then("_t_mix"), decode_step_ms=pl.when(told).then("_t_dec")
-    ).drop("_n_mix", "_queue_factor", "_dispatch_ms", "_tpot_mixed", "_decode_steps", "_t_mix", "_t_dec")
+    ).drop("_t_mix", "_t_dec", *(f"_cycle_{name}" for name in vars(cycle)))
 
 
-def replica_rate(t_mix_ms: pl.Expr, t_dec_ms: pl.Expr, latency_ms: pl.Expr) -> pl.Expr:
-    """Requests a second of the replica from its steps; on vLLM not above B / latency."""
-    stations = pl.col("dp") * pl.col("pp")
-    batch = pl.col("batch_per_rank")
-    rate = steps.requests_per_s(batch, stations, pl.col("_n_mix"), pl.col("_decode_steps"), t_mix_ms, t_dec_ms)
-    cap = 1e3 * stations * batch / latency_ms
-    return pl.when(pl.col("backend").is_in(SERIAL_BACKENDS)).then(pl.min_horizontal(rate, cap)).otherwise(rate)
+def replica_rate(
+    serial: Number,
+    batch: Number,
+    stations: Number,
+    cycle: Cycle,
+    t_mix_ms: Number,
+    t_dec_ms: Number,
+    latency_ms: Number,
+) -> Number:
+    """Requests a second of the replica from its steps; on vLLM not above B / latency. Stations: dp * pp."""
+    rate = steps.requests_per_s(batch, stations, cycle.mixed, cycle.decode_only, t_mix_ms, t_dec_ms)
+    return where(serial, minimum(rate, 1e3 * stations * batch / latency_ms), rate)
 
 
-def decoding_beside_prefill(osl_tokens: pl.Expr) -> pl.Expr:
-    """Requests that decode in a mixed step, beside the prefills. Needs the columns of ``cycle_columns``.
+def decoding_beside_prefill(
+    serial: Number, batch: Number, prefills_per_mixed_step: Number, cycle: Cycle, iterations: Number
+) -> Number:
+    """Requests that decode in a mixed step, beside the prefills. ``iterations``: those of one request.
 
     All that do not prefill; where every step is mixed, a cycle of n_mix steps yields OSL tokens for each of
     B requests. vLLM's batch has them all in every step.
     """
-    batch = pl.col("batch_per_rank")
-    others = pl.max_horizontal(batch - pl.col("context_requests_per_step").ceil(), pl.lit(0.0))
-    bound = (pl.col("_decode_steps") <= 0) & ~pl.col("backend").is_in(SERIAL_BACKENDS)
-    share = batch * decode_iterations(osl_tokens) / pl.col("_n_mix")
-    return pl.when(bound).then(pl.min_horizontal(others, share)).otherwise(others)
+    others = maximum(batch - ceil(prefills_per_mixed_step), 0.0)
+    share = minimum(others, batch * iterations / cycle.mixed)
+    return where(serial, others, where(cycle.decode_only <= 0, share, others))
 
 
-def decode_iterations(osl_tokens: pl.Expr) -> pl.Expr:
+def decode_iterations(osl_tokens: Number, accepted_tokens: Number) -> Number:
     """Steps in which a request gets its output: the first token, then ``accepted_tokens`` a step (MODEL 5.10)."""
-    return 1.0 + (osl_tokens - 1.0) / pl.col("accepted_tokens")
+    return 1.0 + (osl_tokens - 1.0) / accepted_tokens
 
 
-def cycle_columns(osl_tokens: pl.Expr, layers: Mapping[str, int]) -> dict[str, pl.Expr]:
-    """The counts of one cycle of a batch's requests, as private columns."""
-    batch = pl.col("batch_per_rank")
-    decode_tokens = decode_iterations(osl_tokens)
-    serial = pl.col("backend").is_in(SERIAL_BACKENDS)
-    n_mix = steps.mixed_steps(batch, pl.col("context_requests_per_step"))
-    dispatch = pl.col("model").replace_strict(
-        {slug: steps.VLLM_DISPATCH_MS_PER_LAYER * count for slug, count in layers.items()},
-        default=None, return_dtype=pl.Float64,
-    )  # fmt: skip
-    return {
-        "_n_mix": n_mix,
-        "_queue_factor": steps.ttft_queue_factor(serial, batch, n_mix),
-        "_dispatch_ms": pl.when(serial).then(dispatch).otherwise(0.0),
-        "_tpot_mixed": steps.tpot_mixed_weight(serial, batch, n_mix, decode_tokens),
-        "_decode_steps": steps.decode_only_steps(n_mix, decode_tokens),
-    }
+def cycle_of(
+    serial: Number, batch: Number, prefills_per_mixed_step: Number, iterations: Number, dispatch_ms: Number
+) -> Cycle:
+    """One cycle of a batch whose requests decode in so many ``iterations``; ``serial``: as vLLM does."""
+    n_mix = steps.mixed_steps(batch, prefills_per_mixed_step)
+    return Cycle(
+        mixed=n_mix,
+        queue_factor=steps.ttft_queue_factor(serial, batch, n_mix),
+        dispatch_ms=dispatch_ms,
+        tpot_mixed=steps.tpot_mixed_weight(serial, batch, n_mix, iterations),
+        decode_only=steps.decode_only_steps(n_mix, iterations),
+    )

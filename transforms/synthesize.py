@@ -10,10 +10,12 @@ from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from schemas.options import RooflinePreset
 from schemas.tables import TABLES
-from transforms.agent_points.gpu import Gpu, add_gpu_columns
+from transforms.agent_points.gpu import Gpu
+from transforms.agent_points.private import add_private_columns
 from transforms.agent_points.roofline_points import TurnTimes, turn_times
 from transforms.agent_points.roofline_pools import pool_times
 from transforms.agent_points.roofline_replica import RooflineReplica
+from transforms.agent_points.rows import Rows
 from transforms.agent_points.workload import table_workload
 from transforms.configurations import configuration_ids
 from transforms.equations.roofline import latency_s
@@ -69,7 +71,7 @@ def _points(
 def _priced(frame: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue, preset: RooflinePreset) -> pl.DataFrame:
     """Rows of one model and mode with their figures."""
     c = pl.col
-    times = _times(add_gpu_columns(frame, hardware), spec, preset)
+    times = _times(Rows(add_private_columns(frame, spec, hardware)), spec, preset)
     frame = frame.with_columns(
         ttft_ms=pl.Series(1e3 * times.mean_ttft_s),
         tpot_ms=pl.Series(1e3 * times.tpot_s),
@@ -83,13 +85,12 @@ def _priced(frame: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue, p
     )
 
 
-def _times(rows: pl.DataFrame, spec: ModelSpec, preset: RooflinePreset) -> TurnTimes:
+def _times(rows: Rows, spec: ModelSpec, preset: RooflinePreset) -> TurnTimes:
     workload = table_workload(ISL_TOKENS, OSL_TOKENS, spec.attention)
-    prefill_gpu, decode_gpu = Gpu.of_pool("prefill"), Gpu.of_pool("decode")
-    if rows["serving_mode"].first() == "disagg":
-        return pool_times(rows, workload, spec, prefill_gpu, decode_gpu)
-    replica = RooflineReplica.of_rows(rows, spec, decode_gpu, workload.decode_context_tokens)
-    return turn_times(preset, replica, rows["batch_per_rank"].to_numpy(), workload, spec)
+    if rows.frame["serving_mode"].first() == "disagg":
+        return pool_times(preset, rows, workload, spec)
+    replica = RooflineReplica.of_rows(rows, spec, Gpu.of_rows(rows, "decode"), workload.decode_context_tokens)
+    return turn_times(preset, replica, rows["batch_per_rank"], workload, spec)
 
 
 def _as_serving_points(frame: pl.DataFrame) -> pl.DataFrame:

@@ -7,9 +7,10 @@ import numpy as np
 import polars as pl
 
 from pipelines.catalogues import load_hardware
+from schemas.frames import empty_frame
 from schemas.models import ModelSpec
 from tests.transforms.factory import model
-from transforms.agent_points.gpu import add_gpu_columns
+from transforms.agent_points.private import add_private_columns
 from transforms.agentic import MeasuredSteps
 
 MODEL = "qwen3-32b"
@@ -31,8 +32,9 @@ def deployment_row(**changed: object) -> pl.DataFrame:
         "tp": 2, "dp": 1, "cp": 1, "moe_ep": 1, "weight_dtype": "bf16", "linear_dtype": "bf16", "expert_dtype": None,
         "kv_dtype": "bf16", "attention_dtype": "bf16",
     }  # fmt: skip
-    schema = {"expert_dtype": pl.String()}
-    return add_gpu_columns(pl.DataFrame([facts | changed], schema_overrides=schema), load_hardware())
+    schema = empty_frame("serving_points").schema
+    row = pl.DataFrame([dict.fromkeys(schema) | facts | changed], schema=schema)
+    return add_private_columns(row, model(MODEL), load_hardware())
 
 
 def known_steps(**changed: object) -> MeasuredSteps:
@@ -65,7 +67,8 @@ def standard_rows(
                 "isl_tokens": length, "osl_tokens": osl, "concurrency_reported": load, "ttft_ms": ttft, "tpot_ms": tpot,
                 "request_latency_ms": latency, "requests_per_s": 1e3 * rate, "in_flight_requests": rate * latency,
             })  # fmt: skip
-    return deployment_row(**changed).join(pl.DataFrame(rows), how="cross")
+    figures = pl.DataFrame(rows)
+    return deployment_row(**changed).drop(figures.columns).join(figures, how="cross")
 
 
 def spec() -> ModelSpec:

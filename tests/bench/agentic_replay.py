@@ -19,7 +19,7 @@ from pipelines.inputs import find_files
 from pipelines.reading import read_inputs
 from schemas.dtypes import BYTES_PER_KV_ELEMENT
 from schemas.options import MappingOptions
-from transforms.agent_points.gpu import add_gpu_columns
+from transforms.agent_points.private import add_private_columns
 from transforms.agentic import (
     MeasuredSteps,
     Replay,
@@ -64,11 +64,12 @@ def compared_runs() -> tuple[pl.DataFrame, list[str]]:
     readings = read_inputs(find_files([RUNS, *STANDARD]), hardware, models)
     gpu, spec = hardware.get("b200"), models.get("deepseek-r1")
     c = pl.col
-    rows = add_gpu_columns(
+    rows = add_private_columns(
         readings.serving_points.filter(
             c("hardware") == gpu.slug, c("model") == spec.slug, c("serving_mode") == "agg", c("dp") == 1,
             c("draft_tokens") == 0, c("weight_dtype") == "nvfp4", c("kv_dtype") == KV_DTYPE,
         ),
+        spec,
         hardware,
     )  # fmt: skip
     workload, notes = _traces()

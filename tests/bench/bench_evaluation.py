@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from pipelines.catalogues import load_hardware, load_models
@@ -18,14 +19,14 @@ from pipelines.commands.tables import print_table
 from pipelines.inputs import find_files
 from pipelines.reading import read_inputs
 from schemas.errors import UserError
+from schemas.models import ModelSpec
 from transforms.agent_points.carry import Setting, carry_points
-from transforms.agent_points.columns import ROW_FIGURES
-from transforms.agent_points.gpu import Gpu, add_gpu_columns
-from transforms.agent_points.ratio import carry_by_ratio
-from transforms.agent_points.roofline_points import carry_roofline
-from transforms.agent_points.select import select_rows
-from transforms.agent_points.workload import Workload, agent_workload
-from transforms.configurations import number_configurations
+from transforms.agent_points.labels import code
+from transforms.agent_points.prepare import Carrier, prepare_points
+from transforms.agent_points.ratio import RatioRows
+from transforms.agent_points.roofline_points import RooflineRows
+from transforms.agent_points.rows import Rows
+from transforms.agent_points.workload import agent_workload
 from transforms.evaluation import FIGURES, Carry, Comparison, compare_points
 
 SHARED = Path(os.environ.get("AGENT_PARETO_SHARED", Path(__file__).parents[3] / "shared"))
@@ -72,36 +73,30 @@ def compare(standard: pl.DataFrame, reference: pl.DataFrame, carry: Carry) -> Co
     return compare_points(standard, reference, load_hardware(), load_models(), carry=carry)
 
 
-def _baseline(method: Callable[[pl.DataFrame, Workload, Setting], pl.DataFrame]) -> Carry:
+def _baseline(method: Callable[[Rows, ModelSpec], Carrier]) -> Carry:
     """Carries all rows by one plain method, from the same rows as the product does."""
 
     def carry(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
-        rows = select_rows(
-            number_configurations(add_gpu_columns(points.rename(ROW_FIGURES), setting.hardware)), setting.scenario
-        )
+        parts = []
         workload = agent_workload(setting.scenario, setting.spec.attention)
-        return method(rows, workload, setting).with_columns(interpolated=pl.lit(False))
+        for part in prepare_points(points, setting.spec, setting.hardware).parts:
+            rows = part.take(part.choose(setting.scenario).rows).rows
+            carrier = method(rows, setting.spec)
+            method_code = np.full(len(rows), code("transfer_method", carrier.method))
+            parts.append(rows.with_figures(carrier.carry(workload), transfer_method=method_code, interpolated=False))
+        return pl.concat(rows.to_frame() for rows in parts)
 
     return carry
 
 
-def _by_ratio(rows: pl.DataFrame, workload: Workload, setting: Setting) -> pl.DataFrame:
-    return carry_by_ratio(rows, workload, setting.spec, Gpu.of_pool("prefill"), Gpu.of_pool("decode"))
-
-
-def _by_roofline(preset: str) -> Callable[[pl.DataFrame, Workload, Setting], pl.DataFrame]:
-    def method(rows: pl.DataFrame, workload: Workload, setting: Setting) -> pl.DataFrame:
-        as_preset = rows.with_columns(row_backend_version="backend_version", backend_version=pl.lit(preset))
-        carried = carry_roofline(as_preset, workload, setting.spec, Gpu.of_pool("decode"))
-        return carried.with_columns(backend_version="row_backend_version")
-
-    return method
+def _by_roofline(preset: str) -> Callable[[Rows, ModelSpec], Carrier]:
+    return lambda rows, spec: RooflineRows(rows, spec, preset)
 
 
 METHODS: dict[str, Carry] = {
     "article roofline": _baseline(_by_roofline("article")),
     "calibrated roofline": _baseline(_by_roofline("calibrated")),
-    "plain ratio": _baseline(_by_ratio),
+    "plain ratio": _baseline(RatioRows),
     "transfer": carry_points,
 }
 

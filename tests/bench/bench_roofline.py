@@ -10,19 +10,20 @@ from pipelines.inputs import find_files
 from pipelines.reading import read_inputs
 from pipelines.stages import SHIPPED_TABLES
 from schemas.models import ModelSpec
-from transforms.agent_points.gpu import Gpu, add_gpu_columns
+from transforms.agent_points.gpu import Gpu
+from transforms.agent_points.private import add_private_columns
 from transforms.agent_points.roofline_points import TurnTimes, turn_times
 from transforms.agent_points.roofline_pools import pool_times
 from transforms.agent_points.roofline_replica import RooflineReplica
+from transforms.agent_points.rows import Rows
 from transforms.agent_points.workload import Workload, table_workload
 
 
 def main() -> None:
     """Mean absolute errors of latency, TTFT, TPOT and throughput, by model."""
     hardware, models = load_hardware(), load_models()
-    points = read_inputs(find_files([SHIPPED_TABLES]), hardware, models).serving_points
+    rows = read_inputs(find_files([SHIPPED_TABLES]), hardware, models).serving_points
     c = pl.col
-    rows = add_gpu_columns(points, hardware)
     _print_errors(
         "aggregated rows with one prefill a step",
         rows.filter(serving_mode="agg", backend="trtllm", context_requests_per_step=1),
@@ -52,12 +53,11 @@ def _print_errors(kind: str, rows: pl.DataFrame) -> None:
 
 
 def _times(part: pl.DataFrame, spec: ModelSpec, workload: Workload, preset: str) -> TurnTimes:
-    prefill_gpu, decode_gpu = Gpu.of_pool("prefill"), Gpu.of_pool("decode")
+    rows = Rows(add_private_columns(part, spec, load_hardware()))
     if part["serving_mode"].first() == "disagg":
-        by_preset = part.with_columns(backend_version=pl.lit(preset))
-        return pool_times(by_preset, workload, spec, prefill_gpu, decode_gpu)
-    replica = RooflineReplica.of_rows(part, spec, decode_gpu, workload.decode_context_tokens)
-    return turn_times(preset, replica, part["batch_per_rank"].to_numpy(), workload, spec)
+        return pool_times(preset, rows, workload, spec)
+    replica = RooflineReplica.of_rows(rows, spec, Gpu.of_rows(rows, "decode"), workload.decode_context_tokens)
+    return turn_times(preset, replica, rows["batch_per_rank"], workload, spec)
 
 
 def _errors(part: pl.DataFrame, model: str, isl: float, osl: float, preset: str) -> pl.DataFrame:

@@ -42,11 +42,13 @@ from schemas.scenarios import Scenario
 from tests.pipelines import builds
 from transforms import numbers
 from transforms.agent_points.carry import Setting, carry_points
-from transforms.agent_points.columns import kv_element_bytes
-from transforms.agent_points.gpu import Gpu, add_gpu_columns
+from transforms.agent_points.columns import ROW_FIGURES
+from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.pool_memory import Pool, weights_on_rank
+from transforms.agent_points.private import add_private_columns
 from transforms.agent_points.roofline_points import article_decode_s, article_prefill_s
 from transforms.agent_points.roofline_replica import RooflineReplica
+from transforms.agent_points.rows import Rows
 from transforms.agent_points.workload import agent_workload
 from transforms.equations import closed_loop as loop
 from transforms.equations import kv_memory as kv
@@ -59,7 +61,8 @@ TIMES = ("ttft", "tpot", "request_latency")
 RATES = ("request_rate", "seq/s", "seq/s/gpu", "tokens/s", "tokens/s/gpu", "tokens/s/user")
 #: What the stages of a build call, by the name that is printed.
 TIMED = {
-    "mapping": (carrying, "carry_points"),
+    "preparing": (carrying, "prepare_points"),
+    "mapping": (carrying, "carry_prepared"),
     "frontier": (carrying, "mark_frontiers"),
     "operating points": (carrying, "operating_points"),
     "validating": (carrying, "conform"),
@@ -237,21 +240,16 @@ def print_ratios(rows: int, loop_rows: int) -> None:
 
 def equation_inputs(points: pl.DataFrame, setting: Setting) -> dict[str, Any]:
     """What the equations need of each row, as arrays."""
-    pool, gpu = Pool.aggregated(), Gpu.of_pool("decode")
-    rows = add_gpu_columns(points, setting.hardware)
+    rows = Rows(add_private_columns(points.rename(ROW_FIGURES), setting.spec, setting.hardware))
+    pool, gpu = Pool.aggregated(rows), Gpu.of_rows(rows, "decode")
     replica = RooflineReplica.of_rows(rows, setting.spec, gpu, 1.0)
     names = (
-        "ttft_ms", "tpot_ms", "request_latency_ms", "requests_per_s", "isl_tokens", "osl_tokens", "prefix_tokens",
-        "batch_per_rank", "tp", "cp", "gpus_per_replica",
+        "row_ttft_ms", "row_tpot_ms", "row_latency_ms", "row_requests_per_s", "isl_tokens", "osl_tokens",
+        "prefix_tokens", "batch_per_rank", "tp", "cp", "gpus_per_replica",
     )  # fmt: skip
-    columns = rows.select(
-        *(pl.col(name).cast(pl.Float64) for name in names),
-        kv_element=kv_element_bytes(),
-        hbm_bytes=gpu.hbm_bytes,
-        weights=weights_on_rank(setting.spec, pool),
-    )
-    arrays = {name: columns[name].to_numpy() for name in columns.columns}
-    return {**arrays, **{name: np.nan_to_num(values) for name, values in vars(replica).items()}}
+    own = {name: rows[name] for name in names}
+    own |= {"kv_element": rows["_kv_element_bytes"], "hbm_bytes": gpu.hbm_bytes, "weights": weights_on_rank(rows, pool)}
+    return {**own, **{name: np.nan_to_num(values) for name, values in vars(replica).items()}}
 
 
 def agent_figures(x: dict[str, Any], scenario: Scenario, spec: ModelSpec) -> dict[str, Number]:
@@ -266,14 +264,14 @@ def agent_figures(x: dict[str, Any], scenario: Scenario, spec: ModelSpec) -> dic
 
     prefill_before = article_prefill_s(replica, x["isl_tokens"] - x["prefix_tokens"], spec)
     mean, first, last = (
-        x["ttft_ms"] * article_prefill_s(replica, prefill.new_tokens, spec) / prefill_before
+        x["row_ttft_ms"] * article_prefill_s(replica, prefill.new_tokens, spec) / prefill_before
         for prefill in (workload.mean, workload.first, workload.last)
     )
-    tpot = x["tpot_ms"] * tpot_s(workload.decode_context_tokens) / tpot_s(x["isl_tokens"] + x["osl_tokens"] / 2)
+    tpot = x["row_tpot_ms"] * tpot_s(workload.decode_context_tokens) / tpot_s(x["isl_tokens"] + x["osl_tokens"] / 2)
     decode = tpot * (output - 1.0)
     latency = mean + decode
     latency_s, think_s, gpus, ranks = latency / 1e3, scenario.think_time_s, x["gpus_per_replica"], x["dp"]
-    rate = x["requests_per_s"] * x["request_latency_ms"] / latency
+    rate = x["row_requests_per_s"] * x["row_latency_ms"] / latency
     rho = loop.activity_fraction(latency_s, think_s)
     sessions = loop.sessions_that_fill(loop.in_flight_per_station(rate, latency_s, ranks), rho, ranks)
     turns = loop.turns_per_s(sessions, latency_s, think_s)

@@ -5,10 +5,12 @@ import polars as pl
 import pytest
 
 from pipelines.catalogues import load_hardware
+from schemas.catalogue import HardwareCatalogue
 from schemas.prices import Price, prices_of, with_prices
 from tests.transforms.factory import MIXED_BACKENDS, article_scenario, model, shipped_points
 from transforms.agent_points.carry import Setting, carry_points
-from transforms.agent_points.cost import add_cost
+from transforms.agent_points.cost import add_cost, usd_per_gpu_hour
+from transforms.agent_points.rows import Rows
 from transforms.equations import cost
 from transforms.operating_points import operating_points
 
@@ -47,11 +49,15 @@ def point(prefill: str, decode: str, mode: str = "disagg", **shape: int | None) 
     }  # fmt: skip
 
 
+def costed(points: pl.DataFrame, hardware: HardwareCatalogue) -> pl.DataFrame:
+    return add_cost(Rows(points.with_columns(usd_per_gpu_hour=usd_per_gpu_hour(hardware)))).to_frame()
+
+
 AGG = dict.fromkeys(("prefill_workers", "prefill_tp", "prefill_pp", "prefill_dp", "prefill_cp"))
 
 
 @pytest.mark.parametrize(
-    ("row", "usd_per_gpu_hour"),
+    ("row", "price"),
     [
         (point("h200-sxm", "h200-sxm", "agg", **AGG), 5.0),
         (point("h100-sxm", "h200-sxm"), 4.0),  # 8 at 3 and 8 at 5
@@ -62,20 +68,20 @@ AGG = dict.fromkeys(("prefill_workers", "prefill_tp", "prefill_pp", "prefill_dp"
         (point("b200", "h100-sxm"), None),
     ],
 )
-def test_each_pool_at_its_own_price(row: dict[str, object], usd_per_gpu_hour: float | None) -> None:
+def test_each_pool_at_its_own_price(row: dict[str, object], price: float | None) -> None:
     # the row alone, and beside one that has a price
     frame = pl.DataFrame([row, point("h200-sxm", "h200-sxm", "agg", **AGG)], infer_schema_length=None)
-    (found, _) = add_cost(frame, PRICED).to_dicts()
-    assert found["usd_per_gpu_hour"] == (usd_per_gpu_hour and pytest.approx(usd_per_gpu_hour, rel=1e-12))
-    if usd_per_gpu_hour is None:
+    (found, _) = costed(frame, PRICED).to_dicts()
+    assert found["usd_per_gpu_hour"] == (price and pytest.approx(price, rel=1e-12))
+    if price is None:
         assert (found["usd_per_task"], found["usd_per_million_output_tokens"]) == (None, None)
     else:
-        assert found["usd_per_task"] == pytest.approx(usd_per_gpu_hour / 36.0, rel=1e-12)
-        assert found["usd_per_million_output_tokens"] == pytest.approx(usd_per_gpu_hour * 1e6 / 360_000.0, rel=1e-12)
+        assert found["usd_per_task"] == pytest.approx(price / 36.0, rel=1e-12)
+        assert found["usd_per_million_output_tokens"] == pytest.approx(price * 1e6 / 360_000.0, rel=1e-12)
 
 
 def test_without_prices_the_columns_are_null() -> None:
-    priced = add_cost(pl.DataFrame([point("h100-sxm", "h200-sxm")]), load_hardware())
+    priced = costed(pl.DataFrame([point("h100-sxm", "h200-sxm")]), load_hardware())
     for name in ("usd_per_gpu_hour", "usd_per_task", "usd_per_million_output_tokens"):
         assert priced.schema[name] == pl.Float64
         assert priced[name].to_list() == [None]

@@ -5,9 +5,7 @@ import pytest
 
 from schemas.caches import FixedCache
 from tests.transforms.factory import MIXED_BACKENDS, agent_points, article_scenario, setting, shipped_points
-from transforms.agent_points.columns import ROW_FIGURES
-from transforms.agent_points.select import select_rows
-from transforms.configurations import number_configurations
+from transforms.agent_points.prepare import prepare_points
 
 #: Code agent: Lbar = 18,198, OSL = 128, h = 0.95; a hit prefills dL = 500 in an aggregated replica, and in a
 #: disaggregated one, which has not seen the output, 500 in turn 1 and 628 in the seven others: 612.
@@ -72,7 +70,9 @@ def test_one_agent_point_for_each_load_from_the_nearest_workload() -> None:
         for workload in ("1024_osl1024", "4000_osl1000", "8192_osl1024")
     ]
     points = shipped_points(*tables)
-    rows = select_rows(number_configurations(points.rename(ROW_FIGURES)), article_scenario())
+    shared = setting("h200-sxm", "llama-3-1-70b", article_scenario())
+    (part,) = prepare_points(points, shared.spec, shared.hardware).parts
+    rows = part.take(part.choose(shared.scenario).rows).rows.frame
     load = ("tp", "pp", "dp", "linear_dtype", "kv_dtype", "context_requests_per_step", "batch_per_rank")
     nearest = points.group_by(load).agg(pl.col("isl_tokens").max())
     assert rows.height == nearest.height < points.height

@@ -3,13 +3,14 @@
 N = 1, Z = 0, h = 1, L0 = ISL, n1 = ISL - prefix, OSL = osl. Figures only: whether a point is feasible is the model's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from pipelines.catalogues import load_hardware
+from schemas.models import ModelSpec
 from schemas.options import RooflinePreset
 from tests.transforms.factory import (
     MIXED_BACKENDS,
@@ -20,12 +21,14 @@ from tests.transforms.factory import (
     setting,
     shipped_points,
 )
-from transforms.agent_points.aggregated import carry_aggregated
+from transforms.agent_points.aggregated import EngineSteps
 from transforms.agent_points.carry import Setting
 from transforms.agent_points.columns import ROW_FIGURES
-from transforms.agent_points.disaggregated import carry_disaggregated
-from transforms.agent_points.gpu import Gpu, add_gpu_columns
-from transforms.agent_points.ratio import carry_by_ratio
+from transforms.agent_points.disaggregated import Pools
+from transforms.agent_points.prepare import Carrier
+from transforms.agent_points.private import add_private_columns
+from transforms.agent_points.ratio import RatioRows
+from transforms.agent_points.rows import Rows
 from transforms.agent_points.workload import agent_workload
 from transforms.configurations import number_configurations
 
@@ -91,18 +94,21 @@ def test_direct(closed_loop: str) -> None:
             assert points[name].to_list() == pytest.approx(points["turn_latency_ms"].to_list(), rel=1e-9)
 
 
-def private(rows: pl.DataFrame) -> pl.DataFrame:
-    """The shape in which the steps of the mapping take rows."""
-    return number_configurations(add_gpu_columns(rows.rename(ROW_FIGURES), load_hardware()))
+def carried_by(
+    taken: Callable[[Rows, ModelSpec], Carrier], part: pl.DataFrame, shared: Setting, mode: str
+) -> pl.DataFrame:
+    """The rows at their identity scenario by one way of carrying, whichever the mapping would take."""
+    workload = agent_workload(shared.scenario, shared.spec.attention, prefill_sees_output=mode == "agg")
+    numbered = number_configurations(add_private_columns(part.rename(ROW_FIGURES), shared.spec, load_hardware()))
+    rows = Rows(numbered)
+    return rows.with_figures(taken(rows, shared.spec).carry(workload)).to_frame()
 
 
 def test_steps_taken_apart_and_put_together() -> None:
     rows = all_points().filter(serving_mode="agg")
     assert rows["mixed_step_ms"].null_count() == 0
     for part, shared in parts(rows):
-        workload = agent_workload(shared.scenario, shared.spec.attention)
-        carried = carry_aggregated(private(part), workload, shared.spec, Gpu.of_pool("decode"))
-        assert set(carried["transfer_method"]) == {"transfer"}
+        carried = carried_by(EngineSteps.taken_apart, part, shared, "agg")
         assert_figures_are_the_rows(carried, part)
         rate = carried["serving_requests_per_s"].to_list()
         # vLLM's is capped by B / latency, whose digits are those of TTFT and TPOT
@@ -111,11 +117,7 @@ def test_steps_taken_apart_and_put_together() -> None:
 
 def test_pools_taken_apart_and_matched_again() -> None:
     for part, shared in parts(all_points().filter(serving_mode="disagg")):
-        workload = agent_workload(shared.scenario, shared.spec.attention, prefill_sees_output=False)
-        carried = carry_disaggregated(
-            private(part), workload, shared.spec, Gpu.of_pool("prefill"), Gpu.of_pool("decode")
-        )
-        assert set(carried["transfer_method"]) == {"transfer"}
+        carried = carried_by(Pools.taken_apart, part, shared, "disagg")
         assert_figures_are_the_rows(carried, part)
         rate = carried["serving_requests_per_s"].to_list()
         assert rate == pytest.approx(carried["row_requests_per_s"].to_list(), rel=1e-9)
@@ -125,9 +127,7 @@ def test_pools_taken_apart_and_matched_again() -> None:
 def test_ratio(mode: str) -> None:
     """The requests in flight stay: throughput is off by the rounding of the latency, 0.025 %."""
     for part, shared in parts(all_points().filter(serving_mode=mode)):
-        workload = agent_workload(shared.scenario, shared.spec.attention, prefill_sees_output=mode == "agg")
-        carried = carry_by_ratio(private(part), workload, shared.spec, Gpu.of_pool("prefill"), Gpu.of_pool("decode"))
-        assert set(carried["transfer_method"]) == {"ratio"}
+        carried = carried_by(RatioRows, part, shared, mode)
         assert_figures_are_the_rows(carried, part)
         rate = carried["serving_requests_per_s"].to_list()
         assert rate == pytest.approx(carried["row_requests_per_s"].to_list(), rel=2.5e-4)

@@ -1,115 +1,145 @@
 """Aggregated rows: engine steps moved to the agent's workload and put together again (MODEL 5.2)."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
 import polars as pl
 
 from schemas.models import ModelSpec
 from transforms.agent_points.columns import turn_figures
 from transforms.agent_points.gpu import Gpu
-from transforms.agent_points.linear_work import linear_ms, linear_samples, moved_linear_ms
-from transforms.agent_points.measured_reads import with_read_correction
+from transforms.agent_points.linear_work import LinearCurves, moved_linear_ms
+from transforms.agent_points.measured_reads import read_corrections
+from transforms.agent_points.rows import Array, Flags, Indices, Rows
 from transforms.agent_points.step_parts import StepParts
 from transforms.agent_points.workload import Prefill, Workload
 from transforms.configurations import CONFIGURATION_ID
 from transforms.equations import engine_steps as steps
 from transforms.equations.kv_memory import attention_flops
 from transforms.equations.transfer import moved_decode_step_ms, priced_share
-from transforms.numbers import Number, maximum
-from transforms.steps import cycle_columns, decoding_beside_prefill, replica_rate
+from transforms.numbers import Number, maximum, where
+from transforms.steps import Cycle, cycle_of, decode_iterations, decoding_beside_prefill, replica_rate
 
 
-def carry_aggregated(
-    points: pl.DataFrame, workload: Workload, spec: ModelSpec, gpu: Gpu, told: pl.DataFrame | None = None
-) -> pl.DataFrame:
-    """Rows with ``mixed_step_ms`` and ``decode_step_ms`` at the agent's workload.
+@dataclass(frozen=True)
+class EngineSteps:
+    """Rows with ``mixed_step_ms`` and ``decode_step_ms``, taken apart; all rows are of one model."""
 
-    Adds the turn figures and ``serving_requests_per_s``; all rows are of one model. ``told``: all rows
-    of these configurations, whatever their workload; more of them say more of the steps.
-    """
-    c = pl.col
-    parts = StepParts(spec, gpu)
-    layers = {spec.slug: spec.layers}
-    batch, together = c("batch_per_rank"), c("context_requests_per_step")
-    points = take_apart(points, parts)
-    known = points if told is None or told.height == points.height else take_apart(told, parts)
-    samples = linear_samples(known, CONFIGURATION_ID)
-    points = with_read_correction(points, known, CONFIGURATION_ID)
+    method: ClassVar[str] = "transfer"
+    rows: Rows
+    spec: ModelSpec
+    curves: LinearCurves
 
-    # the same steps at the agent's workload, put together again
-    points = points.with_columns(**cycle_columns(pl.lit(workload.output_tokens), layers))
-    points = points.with_columns(_beside=decoding_beside_prefill(pl.lit(workload.output_tokens)))
-    points = points.with_columns(
-        _t_dec=moved_decode_step_ms(
-            c("decode_step_ms"),
-            c("_read_correction") * c("_read_before"),
-            c("_read_correction") * parts.decode_attention_ms(batch, workload.decode_context_tokens),
-        ),
-        _beside_read_after=parts.decode_attention_ms(c("_beside"), workload.decode_context_tokens),
-        _linear_before=linear_ms(points, samples, c("_step_tokens"), CONFIGURATION_ID),
-    )
+    @classmethod
+    def taken_apart(cls, rows: Rows, spec: ModelSpec) -> "EngineSteps":
+        """The rows' steps in their parts: ``_read_before`` (KV of a decode step), ``_linear`` (a mixed step without
+        attention) at ``_step_tokens``, and how both move. More workloads of a configuration say more of its steps."""
+        rows = _with_parts(rows, StepParts(spec, rows, Gpu.of_rows(rows, "decode")))
+        names = ("_prompt_tokens", "_step_tokens", "_linear", "_weight_read", "_t_decode", "_context", "_read_before")
+        told = rows.frame.select(CONFIGURATION_ID, "batch_per_rank").with_columns(
+            pl.Series(name, rows[name], nan_to_null=True) for name in names
+        )
+        curves = LinearCurves.of_rows(told, CONFIGURATION_ID)
+        rows = rows.with_private(
+            _read_correction=read_corrections(told, CONFIGURATION_ID), _linear_before=curves.at(rows["_step_tokens"])
+        )
+        return cls(rows, spec, curves)
 
-    def prefill_ms(prefill: Prefill) -> Number:
-        """Prefills of one mixed step; the row's own distance from its configuration's curve is kept."""
-        after = linear_ms(points, samples, together * prefill.new_tokens + c("_beside"), CONFIGURATION_ID)
-        linear = moved_linear_ms(c("_linear"), c("_linear_before"), pl.lit(after))
-        return linear + c("_attention_share") * parts.prefill_attention_ms(together, prefill.attention_flops)
+    def take(self, which: Flags | Indices) -> "EngineSteps":
+        """Those of the rows; what the others have told of them stays."""
+        return EngineSteps(self.rows.take(which), self.spec, self.curves.take(which))
 
-    points = points.with_columns(
-        _prefill=prefill_ms(workload.mean), _first=prefill_ms(workload.first), _last=prefill_ms(workload.last)
-    )
-    mixed = c("_prefill") + c("_attention_share") * c("_beside_read_after")
-    # a mixed step decodes too: not below a decode step, unless the row's own is
-    is_longer = c("mixed_step_ms") >= c("decode_step_ms")
-    points = points.with_columns(_t_mix=pl.when(is_longer).then(maximum(mixed, c("_t_dec"))).otherwise(mixed))
-    ttft = steps.ttft(c("_t_mix"), c("_queue_factor"), c("_dispatch_ms"))
-    tpot = steps.tpot(c("_t_mix"), c("_t_dec"), c("_tpot_mixed"), c("_decode_steps")) / c("accepted_tokens")
-    shortest = maximum(c("_t_dec"), 0.0)
-    points = points.with_columns(
-        **turn_figures(
+    def carry(self, workload: Workload) -> dict[str, Number]:
+        """The same steps at the agent's workload, put together again: turn figures and ``serving_requests_per_s``."""
+        rows = self.rows
+        parts = StepParts(self.spec, rows, Gpu.of_rows(rows, "decode"))
+        batch, together, correction = (
+            rows[name] for name in ("batch_per_rank", "context_requests_per_step", "_read_correction")
+        )
+        cycle, beside = _cycle(rows, workload.output_tokens)
+        context, share = workload.decode_context_tokens, rows["_attention_share"]
+        t_dec = moved_decode_step_ms(
+            rows["decode_step_ms"],
+            correction * rows["_read_before"],
+            correction * parts.decode_attention_ms(batch, context),
+        )
+
+        def prefill_ms(prefill: Prefill) -> Number:
+            """Prefills of one mixed step; the row's own distance from its configuration's curve is kept."""
+            after = self.curves.at(together * prefill.new_tokens + beside)
+            linear = moved_linear_ms(rows["_linear"], rows["_linear_before"], after)
+            return linear + share * parts.prefill_attention_ms(together, prefill.attention_flops)
+
+        mean, first, last = (prefill_ms(turn) for turn in (workload.mean, workload.first, workload.last))
+        mixed = mean + share * parts.decode_attention_ms(beside, context)
+        # a mixed step decodes too: not below a decode step, unless the row's own is
+        is_longer = rows["mixed_step_ms"] >= rows["decode_step_ms"]
+        t_mix = where(is_longer, maximum(mixed, t_dec), mixed)
+        ttft = steps.ttft(t_mix, cycle.queue_factor, cycle.dispatch_ms)
+        tpot = steps.tpot(t_mix, t_dec, cycle.tpot_mixed, cycle.decode_only) / rows["accepted_tokens"]
+        shortest = maximum(t_dec, 0.0)
+        figures = turn_figures(
             ttft,
-            maximum(ttft + (c("_first") - c("_prefill")) / together, shortest),
-            maximum(ttft + (c("_last") - c("_prefill")) / together, shortest),
+            maximum(ttft + (first - mean) / together, shortest),
+            maximum(ttft + (last - mean) / together, shortest),
             tpot,
             workload.output_tokens,
         )
-    )
-    rate = replica_rate(c("_t_mix"), c("_t_dec"), c("turn_latency_ms"))
-    return points.with_columns(
+        rate = _rate(rows, cycle, t_mix, t_dec, figures["turn_latency_ms"])
         # a table's throughput is within its rounding of its own steps: keep the table's
-        serving_requests_per_s=rate * c("row_requests_per_s") / c("_rate_of_steps"),
-        transfer_method=pl.lit("transfer"),
+        return {**figures, "serving_requests_per_s": rate * rows["row_requests_per_s"] / rows["_rate_of_steps"]}
+
+
+def _cycle(rows: Rows, output_tokens: Number) -> tuple[Cycle, Number]:
+    """The cycle of each row's batch with requests of so many tokens, and those that decode beside a prefill."""
+    serial, batch, together = (rows[name] for name in ("_is_serial", "batch_per_rank", "context_requests_per_step"))
+    iterations = decode_iterations(output_tokens, rows["accepted_tokens"])
+    cycle = cycle_of(serial, batch, together, iterations, rows["_dispatch_ms"])
+    return cycle, decoding_beside_prefill(serial, batch, together, cycle, iterations)
+
+
+def _rate(rows: Rows, cycle: Cycle, t_mix: Number, t_dec: Number, latency_ms: Number) -> Number:
+    return replica_rate(
+        rows["_is_serial"], rows["batch_per_rank"], rows["dp"] * rows["pp"], cycle, t_mix, t_dec, latency_ms
     )
 
 
-def take_apart(points: pl.DataFrame, parts: StepParts) -> pl.DataFrame:
-    """The rows' steps in their parts: ``_read_before`` (KV of a decode step), ``_linear`` (a mixed step
-    without attention) at ``_step_tokens``, ``_weight_read`` (a decode step of few tokens without attention)."""
-    c = pl.col
-    batch, together = c("batch_per_rank"), c("context_requests_per_step")
-    new, context = c("isl_tokens") - c("prefix_tokens"), c("isl_tokens") + c("osl_tokens") / 2
-    points = points.with_columns(**cycle_columns(c("osl_tokens"), {parts.spec.slug: parts.spec.layers}))
-    points = points.with_columns(
-        _t_decode=c("decode_step_ms"),
-        _rate_of_steps=replica_rate(c("mixed_step_ms"), c("decode_step_ms"), c("row_latency_ms")),
-        _beside=decoding_beside_prefill(c("osl_tokens")),
-        _read_before=parts.decode_attention_ms(batch, context),
+def _with_parts(rows: Rows, parts: StepParts) -> Rows:
+    batch, together, t_mix, t_dec = (
+        rows[name] for name in ("batch_per_rank", "context_requests_per_step", "mixed_step_ms", "decode_step_ms")
+    )
+    isl, osl, prefix = rows["isl_tokens"], rows["osl_tokens"], rows["prefix_tokens"]
+    new, context = isl - prefix, isl + osl / 2
+    cycle, beside = _cycle(rows, osl)
+    attention = parts.prefill_attention_ms(
+        together, attention_flops(parts.spec.attention, prefix, new)
+    ) + parts.decode_attention_ms(beside, context)
+    share = priced_share(t_mix, attention)
+    read = parts.decode_attention_ms(batch, context)
+    # ``W``: a decode step without its attention, and with the experts that so few tokens leave unread
+    rest = t_dec - read + parts.unread_experts_ms(batch)
+    return rows.with_private(
+        _t_decode=t_dec,
+        _rate_of_steps=_rate(rows, cycle, t_mix, t_dec, rows["row_latency_ms"]),
+        _read_before=read,
         _prompt_tokens=together * new,
         _context=context,
-    )
-    attention = parts.prefill_attention_ms(
-        together, attention_flops(parts.spec.attention, c("prefix_tokens"), new)
-    ) + parts.decode_attention_ms(c("_beside"), context)
-    points = points.with_columns(_attention_share=priced_share(c("mixed_step_ms"), attention))
-    return points.with_columns(
-        _linear=c("mixed_step_ms") - c("_attention_share") * attention,
-        _step_tokens=c("_prompt_tokens") + c("_beside"),
-        _weight_read=_weight_read_ms(parts),
+        _attention_share=share,
+        _linear=t_mix - share * attention,
+        _step_tokens=together * new + beside,
+        _weight_read=_at_smallest_batch(rows, rest),
     )
 
 
-def _weight_read_ms(parts: StepParts) -> Number:
-    """``W``: a decode step at the configuration's smallest batch, where arithmetic weighs least, without
-    its attention, and with the experts that so few tokens leave unread."""
+def _at_smallest_batch(rows: Rows, values: Array) -> Array:
+    """The values at each configuration's smallest batch, where arithmetic weighs least."""
     c = pl.col
-    rest = c("decode_step_ms") - c("_read_before") + parts.unread_experts_ms(c("batch_per_rank"))
-    smallest = c("batch_per_rank") == c("batch_per_rank").min().over(CONFIGURATION_ID)
-    return rest.filter(smallest).mean().over(CONFIGURATION_ID)
+    frame = rows.frame.select(CONFIGURATION_ID, "batch_per_rank").with_columns(
+        _value=pl.Series(values, nan_to_null=True)
+    )
+    known = frame.filter(c("_value").is_not_null())
+    smallest = known.filter(c("batch_per_rank") == c("batch_per_rank").min().over(CONFIGURATION_ID))
+    means = smallest.group_by(CONFIGURATION_ID).agg(c("_value").mean())
+    joined = frame.select(CONFIGURATION_ID).join(means, on=CONFIGURATION_ID, how="left", maintain_order="left")
+    return np.asarray(joined["_value"].to_numpy())

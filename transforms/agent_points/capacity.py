@@ -5,93 +5,86 @@ whose KV lies on the GPUs that decode (``_in_flight_slots``). Which memory is wh
 serving mode and from what becomes of the KV of a pausing session (``idle_kv``).
 """
 
-import polars as pl
+import numpy as np
 
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.columns import kv_element_bytes
+from transforms.agent_points.labels import code
 from transforms.agent_points.pool_memory import Pool, add_pool_memory, available_on_rank, session_bytes
-from transforms.numbers import Number, floor, maximum
+from transforms.agent_points.rows import Rows
+from transforms.numbers import Number, floor, maximum, minimum, where
 
 CONTEXTS = ("mean", "p95", "peak")
 
 
-def add_capacity(points: pl.DataFrame, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> pl.DataFrame:
+def add_capacity(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions, *, aggregated: bool) -> Rows:
     """Adds KV bytes, the sessions that fit and the limit that is met, to rows of one serving mode.
 
     Needs the session figures: some of the memory holds only what is in flight.
     """
-    points = points.with_columns(_kv_element_bytes=kv_element_bytes())
-    if points["serving_mode"].first() == "agg":
-        return _aggregated(points, scenario, spec, options)
-    return _disaggregated(points, scenario, spec, options)
+    add = _aggregated if aggregated else _disaggregated
+    return add(rows, scenario, spec, options)
 
 
-def _aggregated(points: pl.DataFrame, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> pl.DataFrame:
+def _aggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
     """One pool holds what is in flight and, if it stays resident, what pauses."""
-    c = pl.col
-    pool = Pool.aggregated()
-    points = add_pool_memory(points, scenario, spec, pool, options)
-    shared = pool.ranks * c("_shared_bytes")
-    if options.idle_kv == "resident":
-        points = points.with_columns(_parked_sessions="sessions", _in_flight_slots=pl.lit(None, pl.Float64))
-    else:
-        points = points.with_columns(
-            _parked_sessions="in_flight_requests", _in_flight_slots=c(f"_fit_{options.kv_context}")
-        )
-    taken = c("_parked_sessions") * c("kv_bytes_per_session_mean") + shared
-    points = points.with_columns(kv_bytes_per_gpu=taken / c("gpus_per_replica"))
-    return _with_limits(points, "kv_memory", "kv_memory", c("gpus_per_replica"), options)
+    pool = Pool.aggregated(rows)
+    rows = add_pool_memory(rows, scenario, spec, pool, options)
+    resident = options.idle_kv == "resident"
+    parked = rows["sessions"] if resident else rows["in_flight_requests"]
+    taken = parked * rows["kv_bytes_per_session_mean"] + pool.ranks * rows["_shared_bytes"]
+    rows = rows.with_figures(
+        _in_flight_slots=np.nan if resident else rows[f"_fit_{options.kv_context}"],
+        kv_bytes_per_gpu=taken / rows["gpus_per_replica"],
+    )
+    return _with_limits(rows, "kv_memory", "kv_memory", rows["gpus_per_replica"], options)
 
 
-def _disaggregated(points: pl.DataFrame, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> pl.DataFrame:
+def _disaggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
     """The cached prefixes of all sessions lie in the pool that parks them, those in flight in decode."""
-    c = pl.col
-    pools = {name: Pool.disaggregated(name) for name in ("prefill", "decode")}
+    pools = {name: Pool.disaggregated(rows, name) for name in ("prefill", "decode")}
     parked, decode = pools[options.parked_kv], pools["decode"]
     other = pools["decode" if options.parked_kv == "prefill" else "prefill"]
-    on_decode = session_bytes(scenario, spec, decode, options)
-    slots_left = maximum(available_on_rank(spec, decode, options) - on_decode.shared, 0.0)
-    points = add_pool_memory(points, scenario, spec, parked, options)
-    points = points.with_columns(
+    on_decode = session_bytes(rows, scenario, spec, decode, options)
+    slots_left = maximum(available_on_rank(rows, decode, options) - on_decode.shared, 0.0)
+    rows = add_pool_memory(rows, scenario, spec, parked, options)
+    parked_sessions = rows["sessions"] if options.idle_kv == "resident" else 0.0
+    taken = parked_sessions * rows["kv_bytes_per_session_mean"] + rows["in_flight_requests"] * on_decode.mean
+    rows = rows.with_figures(
         _in_flight_slots=decode.ranks * floor(slots_left / on_decode.peak),
         # the pool that does not park must hold its own weights too
-        _weights_fit=c("_weights_fit") & (available_on_rank(spec, other, options) > 0),
+        _weights_fit=rows["_weights_fit"] & (available_on_rank(rows, other, options) > 0),
+        kv_bytes_per_gpu=(taken + parked.ranks * rows["_shared_bytes"]) / rows["gpus_per_replica"],
     )
-    parked_sessions = c("sessions") if options.idle_kv == "resident" else pl.lit(0.0)
-    taken = parked_sessions * c("kv_bytes_per_session_mean") + c("in_flight_requests") * on_decode.mean
-    points = points.with_columns(kv_bytes_per_gpu=(taken + parked.ranks * c("_shared_bytes")) / c("gpus_per_replica"))
-    parked_gpus = parked.gpus * parked.ranks
-    return _with_limits(points, f"{options.parked_kv}_kv_memory", "decode_kv_memory", parked_gpus, options)
+    return _with_limits(rows, f"{options.parked_kv}_kv_memory", "decode_kv_memory", parked.gpus * parked.ranks, options)
 
 
 def _with_limits(
-    points: pl.DataFrame, parked_limit: str, in_flight_limit: str, parking_gpus: pl.Expr, options: MappingOptions
-) -> pl.DataFrame:
+    rows: Rows, parked_limit: str, in_flight_limit: str, parking_gpus: Number, options: MappingOptions
+) -> Rows:
     """The sessions that each limit allows, the least of them, and its name."""
-    c = pl.col
-    in_flight = (c("_in_flight_slots") / c("activity_fraction")).fill_null(float("inf"))
-    parked = {context: _parked(context, parking_gpus, options) for context in CONTEXTS}
+    slots = rows["_in_flight_slots"]
+    in_flight = np.inf if np.ndim(slots) == 0 else slots / rows["activity_fraction"]
+    parked = {context: _parked(rows, context, parking_gpus, options) for context in CONTEXTS}
     name = "host_memory" if options.idle_kv == "offloaded" else parked_limit
-    points = points.with_columns(_parked_limit=parked[options.kv_context])
-    limits = {
-        f"max_sessions_{context}_context": pl.min_horizontal(limit, in_flight) for context, limit in parked.items()
-    }
-    return points.with_columns(
-        **limits,
-        max_parked_sessions=pl.when(c("_parked_limit").is_finite()).then("_parked_limit"),
-        max_in_flight_requests="_in_flight_slots",
-        max_sessions=pl.min_horizontal(c("_parked_limit"), in_flight),
-        binding_limit=pl.when(c("_parked_limit") <= in_flight).then(pl.lit(name)).otherwise(pl.lit(in_flight_limit)),
+    limit = parked[options.kv_context]
+    binding = (code("binding_limit", text) for text in (name, in_flight_limit))
+    return rows.with_figures(
+        {f"max_sessions_{context}_context": minimum(sessions, in_flight) for context, sessions in parked.items()},
+        _parked_limit=limit,
+        max_parked_sessions=where(np.isfinite(limit), limit, np.nan),
+        max_in_flight_requests=slots,
+        max_sessions=minimum(limit, in_flight),
+        binding_limit=np.where(limit <= in_flight, *(np.int8(number) for number in binding)),
     )
 
 
-def _parked(context: str, parking_gpus: pl.Expr, options: MappingOptions) -> Number:
+def _parked(rows: Rows, context: str, parking_gpus: Number, options: MappingOptions) -> Number:
     """Sessions whose idle KV has a place: on the GPUs, in host memory, or anywhere if it is dropped."""
     if options.idle_kv == "resident":
-        return pl.col(f"_fit_{context}")
+        return rows[f"_fit_{context}"]
     if options.idle_kv == "dropped":
-        return pl.lit(float("inf"))
-    bytes_ = pl.col("kv_bytes_per_session_peak" if context == "peak" else "kv_bytes_per_session_mean")
+        return np.inf
+    bytes_ = rows["kv_bytes_per_session_peak" if context == "peak" else "kv_bytes_per_session_mean"]
     return floor(parking_gpus * options.host_memory_bytes_per_gpu / bytes_)

@@ -1,32 +1,28 @@
 """All serving points of one model carried over to one scenario, in the order of the steps."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
 import polars as pl
 
 from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.aggregated import carry_aggregated
 from transforms.agent_points.capacity import add_capacity
-from transforms.agent_points.columns import ROW_FIGURES, TURN_FIGURES
+from transforms.agent_points.columns import TURN_FIGURES
 from transforms.agent_points.cost import add_cost
-from transforms.agent_points.disaggregated import carry_disaggregated
 from transforms.agent_points.evidence import add_evidence
 from transforms.agent_points.feasibility import judge_points, name_curve_limits
-from transforms.agent_points.gpu import Gpu, add_gpu_columns
 from transforms.agent_points.idle_kv import add_reload
 from transforms.agent_points.kv_wall import wall_points
-from transforms.agent_points.ratio import carry_by_ratio
-from transforms.agent_points.roofline_points import carry_roofline
-from transforms.agent_points.roofline_pools import carry_roofline_pools
-from transforms.agent_points.select import apply_direct, select_rows
+from transforms.agent_points.labels import code
+from transforms.agent_points.prepare import Part, PreparedPoints, prepare_points
+from transforms.agent_points.rows import Flags, Rows
+from transforms.agent_points.select import direct_figures
 from transforms.agent_points.sessions import add_session_figures, close_loop
-from transforms.agent_points.workload import Workload, agent_workload
+from transforms.agent_points.workload import agent_workload
 from transforms.cache import constant_hit_rate
-from transforms.configurations import number_configurations
 
 
 @dataclass(frozen=True)
@@ -45,67 +41,75 @@ def carry_points(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     Takes rows of the table ``serving_points``; gives the columns of ``agent_points`` but for the
     frontier flags, and private ones. Interpolated points at the KV wall are among them.
     """
-    scenario = setting.scenario
-    if points.is_empty():
-        return points
-    numbered = number_configurations(add_gpu_columns(points.rename(ROW_FIGURES), setting.hardware))
-    rows = select_rows(numbered, scenario)
-    carried = apply_direct(_at_agent_workload(rows, numbered, setting), scenario)
-    carried = add_reload(carried, scenario, setting.spec, setting.options)
-    carried = close_loop(carried, scenario, setting.options.closed_loop).with_columns(interpolated=pl.lit(False))
-    carried = add_evidence(carried, scenario)
-    judged = judged_points(carried, setting)
-    at_wall = wall_points(judged, scenario, setting.options.closed_loop)
-    if not at_wall.is_empty():
-        judged = pl.concat([judged, judged_points(at_wall, setting).select(judged.columns)])
-    return _with_scenario(name_curve_limits(judged), setting)
+    return carry_prepared(prepare_points(points, setting.spec, setting.hardware), setting) if points.height else points
 
 
-def _at_agent_workload(rows: pl.DataFrame, told: pl.DataFrame, setting: Setting) -> pl.DataFrame:
-    """The rows' turn figures at the agent's workload, each by the method that its row allows.
-
-    ``told``: the rows of all workloads, of which ``rows`` are those that are carried.
-    """
-    spec, prefill_gpu, decode_gpu = setting.spec, Gpu.of_pool("prefill"), Gpu.of_pool("decode")
-    agg = agent_workload(setting.scenario, spec.attention)
-    disagg = agent_workload(setting.scenario, spec.attention, prefill_sees_output=False)
-    is_agg, is_roofline = pl.col("serving_mode") == "agg", pl.col("source") == "roofline"
-    has_steps = pl.col("mixed_step_ms").is_not_null() & pl.col("decode_step_ms").is_not_null()
-    has_pools = ~is_agg & (pl.col("source") == "aiconfigurator")
-
-    ways: list[tuple[pl.Expr, Workload, Callable[[pl.DataFrame], pl.DataFrame]]] = [
-        (is_roofline & is_agg, agg, lambda part: carry_roofline(part, agg, spec, decode_gpu)),
-        (is_roofline, disagg, lambda part: carry_roofline_pools(part, disagg, spec, prefill_gpu, decode_gpu)),
-        (has_steps, agg, lambda part: carry_aggregated(part, agg, spec, decode_gpu, told.filter(has_steps))),
-        (
-            has_pools,
-            disagg,
-            lambda part: carry_disaggregated(part, disagg, spec, prefill_gpu, decode_gpu, told.filter(has_pools)),
-        ),
-        (is_agg, agg, lambda part: carry_by_ratio(part, agg, spec, prefill_gpu, decode_gpu)),
-        (~is_agg, disagg, lambda part: carry_by_ratio(part, disagg, spec, prefill_gpu, decode_gpu)),
-    ]
-    figures = [*TURN_FIGURES, "serving_requests_per_s", "transfer_method"]
-    parts = []
-    rest = rows
-    for takes, workload, carry in ways:
-        part, rest = rest.filter(takes), rest.filter(~takes)
-        if not part.is_empty():
-            prefill_tokens = pl.lit(workload.mean.new_tokens).alias("prefill_tokens_per_turn")
-            parts.append(carry(part).select(*rows.columns, *figures, prefill_tokens))
-    return pl.concat(parts)
+def carry_prepared(prepared: PreparedPoints, setting: Setting) -> pl.DataFrame:
+    """As ``carry_points``, of points that may be carried to several scenarios."""
+    with np.errstate(all="ignore"):  # what a row does not say, and what follows from it, is NaN here, then NULL
+        carried = [frame for part in prepared.parts for frame in _carry_part(part, setting)]
+    return _with_scenario(pl.concat(carried), setting)
 
 
-def judged_points(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
-    """Points with ``sessions`` and turn figures, with what follows from them, memory and feasibility."""
+def _carry_part(part: Part, setting: Setting) -> list[pl.DataFrame]:
+    """The part's rows, and the points at the wall of their curves."""
     scenario, spec, options = setting.scenario, setting.spec, setting.options
-    parts = [
-        judge_points(
-            add_capacity(add_session_figures(part, scenario), scenario, spec, options), scenario, spec, options
+    choice = part.choose(scenario)
+    chosen = part.take(choice.rows)
+    rows = _at_agent_workload(chosen, setting)
+    if choice.direct.any():
+        rows = _with_direct(rows, choice.direct[choice.rows], part.rows.take(choice.miss), scenario)
+    rows = add_reload(rows, scenario, spec, options)
+    rows = close_loop(rows, scenario, options.closed_loop).with_figures(interpolated=False)
+    roofline = part.roofline and f"{part.roofline} {'dense' if spec.moe is None else 'experts'}"
+    rows = add_evidence(rows, scenario, part.mode, roofline)
+    judged = judge_rows(rows, setting, aggregated=part.aggregated)
+    at_wall = wall_points(judged, chosen.curves, scenario, options.closed_loop)
+    points = [name_curve_limits(judged, chosen.curves).to_frame()]
+    if len(at_wall):
+        at_wall = judge_rows(at_wall.with_figures(interpolated=True), setting, aggregated=part.aggregated)
+        points.append(
+            at_wall.to_frame().with_columns(
+                point_id=pl.col("point_id") + "-wall",
+                concurrency_reported=pl.lit(None, pl.Float64),
+                batch_per_rank=pl.lit(None, pl.Float64),
+            )
         )
-        for part in points.partition_by("serving_mode", maintain_order=True)
-    ]
-    return add_cost(pl.concat(parts, how="diagonal"), setting.hardware)
+    return points
+
+
+def _at_agent_workload(part: Part, setting: Setting) -> Rows:
+    """The rows' turn figures at the agent's workload, each by the method that its row allows."""
+    workload = agent_workload(setting.scenario, setting.spec.attention, prefill_sees_output=part.aggregated)
+    names = (*TURN_FIGURES, "serving_requests_per_s")
+    figures = {name: np.empty(len(part.rows)) for name in names}
+    method = np.empty(len(part.rows), np.int8)
+    for carrier, places in part.carriers:
+        carried = carrier.carry(workload)
+        for name in names:
+            figures[name][places] = carried[name]
+        method[places] = code("transfer_method", carrier.method)
+    return part.rows.with_figures(figures, transfer_method=method, prefill_tokens_per_turn=workload.mean.new_tokens)
+
+
+def _with_direct(rows: Rows, direct: Flags, misses: Rows, scenario: Scenario) -> Rows:
+    """Rows of which some are at the agent's own workload: those with the table's own figures."""
+    figures = {
+        **direct_figures(rows.take(direct), misses, scenario),
+        "transfer_method": code("transfer_method", "direct"),
+    }
+    changed = {name: rows[name].copy() for name in figures}
+    for name, values in figures.items():
+        changed[name][direct] = values
+    return rows.with_figures(changed)
+
+
+def judge_rows(rows: Rows, setting: Setting, *, aggregated: bool) -> Rows:
+    """Rows with ``sessions`` and turn figures, with what follows from them, memory, feasibility and cost."""
+    scenario, spec, options = setting.scenario, setting.spec, setting.options
+    rows = add_session_figures(rows, scenario)
+    rows = add_capacity(rows, scenario, spec, options, aggregated=aggregated)
+    return add_cost(judge_points(rows, scenario, spec, options))
 
 
 def _with_scenario(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
@@ -116,4 +120,5 @@ def _with_scenario(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
         cache_hit_rate=pl.lit(constant_hit_rate(scenario)),
         mean_context_tokens=pl.lit(scenario.mean_context_tokens),
         peak_context_tokens=pl.lit(scenario.peak_context_tokens),
+        kv_layout=pl.lit(setting.options.kv_layout),
     )

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from schemas.dtypes import BYTES_PER_KV_ELEMENT
-from schemas.hardware import Hardware
 from transforms.numbers import Number
 
 #: The table's figures, kept under these names while the agent's take theirs.
@@ -19,17 +17,6 @@ ROW_FIGURES = {
 
 #: The agent's figures of a turn, in ms.
 TURN_FIGURES = ("ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms")
-
-
-def kv_element_bytes() -> pl.Expr:
-    """Bytes of one element of the row's KV cache."""
-    return by_dtype("kv_dtype", BYTES_PER_KV_ELEMENT)
-
-
-def attention_flops_per_s(gpu: Hardware) -> pl.Expr:
-    """Peak FLOP/s of the row's prefill attention on one GPU."""
-    rates = {"bf16": gpu.flops_per_s.bf16, "fp8": gpu.flops_per_s.fp8 or gpu.flops_per_s.bf16}
-    return by_dtype("attention_dtype", rates)
 
 
 def turn_figures(

@@ -4,14 +4,15 @@ import polars as pl
 
 from schemas.catalogue import HardwareCatalogue
 from schemas.prices import prices_of
+from transforms.agent_points.rows import Rows
 from transforms.equations import cost
 
 
-def add_cost(points: pl.DataFrame, hardware: HardwareCatalogue) -> pl.DataFrame:
-    """Adds ``usd_per_gpu_hour``, ``usd_per_task`` and ``usd_per_million_output_tokens`` to points with their rates.
+def usd_per_gpu_hour(hardware: HardwareCatalogue) -> pl.Expr:
+    """The price of a row's GPUs, NULL where one has none.
 
     Counted are the GPUs of the replica for as long as they are rented, busy or not; idle GPUs of a cluster are not.
-    The pools of a disaggregated replica have each their own price. NULL where a GPU has none.
+    The pools of a disaggregated replica have each their own price.
     """
     prices = prices_of(hardware)
     c = pl.col
@@ -23,11 +24,13 @@ def add_cost(points: pl.DataFrame, hardware: HardwareCatalogue) -> pl.DataFrame:
     )
     prefill_gpus = c("prefill_workers") * c("prefill_tp") * c("prefill_pp") * c("prefill_dp") * c("prefill_cp")
     pools = cost.mean_usd_per_gpu_hour(prefill_gpus, prefill, c("gpus_per_replica") - prefill_gpus, decode)
-    price = pl.when(c("serving_mode") == "agg").then(decode).otherwise(pools)
-    priced = points.with_columns(usd_per_gpu_hour=price)
-    return priced.with_columns(
-        usd_per_task=cost.usd_per_task(c("usd_per_gpu_hour"), c("tasks_per_s_per_gpu")),
-        usd_per_million_output_tokens=cost.usd_per_million_tokens(
-            c("usd_per_gpu_hour"), c("output_tokens_per_s_per_gpu")
-        ),
+    return pl.when(c("serving_mode") == "agg").then(decode).otherwise(pools)
+
+
+def add_cost(rows: Rows) -> Rows:
+    """Adds ``usd_per_task`` and ``usd_per_million_output_tokens`` to rows with ``usd_per_gpu_hour`` and their rates."""
+    price = rows["usd_per_gpu_hour"]
+    return rows.with_figures(
+        usd_per_task=cost.usd_per_task(price, rows["tasks_per_s_per_gpu"]),
+        usd_per_million_output_tokens=cost.usd_per_million_tokens(price, rows["output_tokens_per_s_per_gpu"]),
     )

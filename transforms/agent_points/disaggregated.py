@@ -1,18 +1,22 @@
 """Disaggregated rows: both pools moved to the agent's workload apart, and matched again (MODEL 5.2)."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import polars as pl
 
 from schemas.models import ModelSpec
-from transforms.agent_points.columns import kv_element_bytes, turn_figures
+from transforms.agent_points.columns import turn_figures
 from transforms.agent_points.gpu import Gpu
-from transforms.agent_points.linear_work import linear_ms, linear_samples, moved_linear_ms
-from transforms.agent_points.measured_reads import with_read_correction
+from transforms.agent_points.linear_work import LinearCurves, moved_linear_ms
+from transforms.agent_points.measured_reads import read_corrections
+from transforms.agent_points.rows import Flags, Indices, Rows
 from transforms.agent_points.step_parts import StepParts
 from transforms.agent_points.workload import Prefill, Workload
 from transforms.equations import disaggregation as pools
 from transforms.equations.kv_memory import attention_flops, kv_bytes
 from transforms.equations.transfer import moved_decode_step_ms, priced_share
-from transforms.numbers import Number, maximum
+from transforms.numbers import Number, maximum, where
 
 #: What makes two workers of a pool alike.
 _PREFILL_WORKER = ("prefill_tp", "prefill_pp", "prefill_dp", "prefill_cp", "prefill_moe_tp", "prefill_moe_ep")
@@ -31,104 +35,108 @@ _MAKE = (
 )
 
 
-def carry_disaggregated(
-    points: pl.DataFrame,
-    workload: Workload,
-    spec: ModelSpec,
-    prefill_gpu: Gpu,
-    decode_gpu: Gpu,
-    told: pl.DataFrame | None = None,
-) -> pl.DataFrame:
-    """Rows of disaggregated replicas at the agent's workload; all of one model.
+@dataclass(frozen=True)
+class Pools:
+    """Rows of disaggregated replicas, their pools taken apart; all rows are of one model."""
 
-    Adds the turn figures and ``serving_requests_per_s``. ``workload`` is that of a prefill pool that
-    has not seen the output. The row's TTFT carries the handover of its own new tokens; what an agent
-    hands over beyond them is added. ``told``: all rows of these replicas, whatever their workload.
-    """
-    c = pl.col
-    prefill, decode = StepParts(spec, prefill_gpu, "prefill_"), StepParts(spec, decode_gpu, "decode_")
-    points = _taken_apart(points, prefill, decode)
-    known = points if told is None or told.height == points.height else _taken_apart(told, prefill, decode)
-    samples = linear_samples(known, "_prefill_worker")
-    points = with_read_correction(points, known, "_decode_worker")
-    batch, new_before = c("prefill_batch"), c("isl_tokens") - c("prefix_tokens")
-    points = points.with_columns(_linear_before=linear_ms(points, samples, c("_step_tokens"), "_prefill_worker"))
+    method: ClassVar[str] = "transfer"
+    rows: Rows
+    spec: ModelSpec
+    curves: LinearCurves
 
-    def prefill_ms(turn: Prefill) -> Number:
-        after = linear_ms(points, samples, batch * turn.new_tokens, "_prefill_worker")
-        linear = moved_linear_ms(c("_linear"), c("_linear_before"), pl.lit(after))
-        return linear + c("_attention_share") * prefill.prefill_attention_ms(batch, turn.attention_flops)
-
-    def ttft_ms(turn: Prefill, prefill_time: str) -> Number:
-        more_tokens = maximum(turn.new_tokens - new_before, 0.0)
-        moved = kv_bytes(spec.attention, more_tokens, kv_element_bytes())
-        handover = pools.handover_ms(moved, c("prefill_tp"), link_bytes_per_s(prefill_gpu))
-        return c(prefill_time) * pools.TTFT_QUEUE_FACTOR + handover
-
-    step = moved_decode_step_ms(
-        c("_t_decode"),
-        c("_read_correction") * c("_read_before"),
-        c("_read_correction") * decode.decode_attention_ms(c("decode_batch"), workload.decode_context_tokens),
-    )
-    points = points.with_columns(
-        _tpot=step / c("accepted_tokens"),
-        _prefill=prefill_ms(workload.mean),
-        _first=prefill_ms(workload.first),
-        _last=prefill_ms(workload.last),
-    )
-    points = points.with_columns(
-        **turn_figures(
-            ttft_ms(workload.mean, "_prefill"),
-            ttft_ms(workload.first, "_first"),
-            ttft_ms(workload.last, "_last"),
-            c("_tpot"),
-            workload.output_tokens,
+    @classmethod
+    def taken_apart(cls, rows: Rows, spec: ModelSpec) -> "Pools":
+        """The rows' pools in their parts, as ``aggregated.EngineSteps`` does with mixed steps."""
+        rows = _with_parts(rows, spec)
+        names = ("_prompt_tokens", "_step_tokens", "_linear", "_weight_read", "_t_decode", "_context", "_read_before")
+        told = rows.frame.select(
+            "batch_per_rank",
+            _prefill_worker=pl.struct(_MAKE + _PREFILL_WORKER).rank("dense"),
+            _decode_worker=pl.struct(_MAKE + _DECODE_WORKER).rank("dense"),
+        ).with_columns(pl.Series(name, rows[name], nan_to_null=True) for name in names)
+        curves = LinearCurves.of_rows(told, "_prefill_worker")
+        rows = rows.with_private(
+            _read_correction=read_corrections(told, "_decode_worker"), _linear_before=curves.at(rows["_step_tokens"])
         )
-    )
-    before = matched_replica_rate(c("_prefill_before"), c("row_tpot_ms"), c("osl_tokens"))
-    after = matched_replica_rate(c("_prefill"), c("_tpot"), pl.lit(workload.output_tokens))
-    return points.with_columns(
+        return cls(rows, spec, curves)
+
+    def take(self, which: Flags | Indices) -> "Pools":
+        """Those of the rows; what the others have told of them stays."""
+        return Pools(self.rows.take(which), self.spec, self.curves.take(which))
+
+    def carry(self, workload: Workload) -> dict[str, Number]:
+        """Both pools at the agent's workload, matched again: turn figures and ``serving_requests_per_s``.
+
+        ``workload`` is that of a prefill pool that has not seen the output. The row's TTFT carries the handover of
+        its own new tokens; what an agent hands over beyond them is added.
+        """
+        rows, prefill_gpu = self.rows, Gpu.of_rows(self.rows, "prefill")
+        prefill = StepParts(self.spec, rows, prefill_gpu, "prefill_")
+        decode = StepParts(self.spec, rows, Gpu.of_rows(rows, "decode"), "decode_")
+        batch, new_before = rows["prefill_batch"], rows["isl_tokens"] - rows["prefix_tokens"]
+        correction, output = rows["_read_correction"], workload.output_tokens
+
+        def prefill_ms(turn: Prefill) -> Number:
+            after = self.curves.at(batch * turn.new_tokens)
+            linear = moved_linear_ms(rows["_linear"], rows["_linear_before"], after)
+            return linear + rows["_attention_share"] * prefill.prefill_attention_ms(batch, turn.attention_flops)
+
+        def ttft_ms(turn: Prefill, prefill_time: Number) -> Number:
+            more_tokens = maximum(turn.new_tokens - new_before, 0.0)
+            moved = kv_bytes(self.spec.attention, more_tokens, rows["_kv_element_bytes"])
+            handover = pools.handover_ms(moved, rows["prefill_tp"], link_bytes_per_s(rows, prefill_gpu))
+            return prefill_time * pools.TTFT_QUEUE_FACTOR + handover
+
+        turns = (workload.mean, workload.first, workload.last)
+        mean, first, last = (prefill_ms(turn) for turn in turns)
+        step = moved_decode_step_ms(
+            rows["_t_decode"],
+            correction * rows["_read_before"],
+            correction * decode.decode_attention_ms(rows["decode_batch"], workload.decode_context_tokens),
+        )
+        tpot = step / rows["accepted_tokens"]
+        ttfts = [ttft_ms(turn, time) for turn, time in zip(turns, (mean, first, last), strict=True)]
+        before = matched_replica_rate(rows, rows["_prefill_before"], rows["row_tpot_ms"], rows["osl_tokens"])
+        after = matched_replica_rate(rows, mean, tpot, output)
         # a table's throughput is within its rounding of its own pools: keep the table's
-        serving_requests_per_s=after * c("row_requests_per_s") / before,
-        transfer_method=pl.lit("transfer"),
-    )
+        return {
+            **turn_figures(ttfts[0], ttfts[1], ttfts[2], tpot, output),
+            "serving_requests_per_s": after * rows["row_requests_per_s"] / before,
+        }
 
 
-def matched_replica_rate(prefill_ms: pl.Expr, tpot_ms: pl.Expr, osl_tokens: pl.Expr) -> Number:
+def matched_replica_rate(rows: Rows, prefill_ms: Number, tpot_ms: Number, osl_tokens: Number) -> Number:
     """Requests a second of a row's replica from the times of its pools."""
-    c = pl.col
-    per_prefill_worker = c("prefill_batch") * c("prefill_dp")
-    per_decode_worker = c("decode_batch") * c("decode_dp") * c("decode_pp")
+    per_prefill_worker = rows["prefill_batch"] * rows["prefill_dp"]
+    per_decode_worker = rows["decode_batch"] * rows["decode_dp"] * rows["decode_pp"]
     return pools.matched_rate(
-        pools.prefill_pool_rate(c("prefill_workers"), per_prefill_worker, prefill_ms),
-        pools.decode_pool_rate(c("decode_workers"), per_decode_worker, tpot_ms, osl_tokens),
+        pools.prefill_pool_rate(rows["prefill_workers"], per_prefill_worker, prefill_ms),
+        pools.decode_pool_rate(rows["decode_workers"], per_decode_worker, tpot_ms, osl_tokens),
     )
 
 
-def _taken_apart(points: pl.DataFrame, prefill: StepParts, decode: StepParts) -> pl.DataFrame:
-    """The rows' pools in their parts, as ``aggregated.take_apart`` does with mixed steps."""
-    c = pl.col
-    batch, new = c("prefill_batch"), c("isl_tokens") - c("prefix_tokens")
-    points = points.with_columns(
-        _prefill_worker=pl.struct(_MAKE + _PREFILL_WORKER).struct.json_encode(),
-        _decode_worker=pl.struct(_MAKE + _DECODE_WORKER).struct.json_encode(),
-        _prefill_before=pools.prefill_of_row_ms(c("row_ttft_ms")),
+def _with_parts(rows: Rows, spec: ModelSpec) -> Rows:
+    prefill = StepParts(spec, rows, Gpu.of_rows(rows, "prefill"), "prefill_")
+    decode = StepParts(spec, rows, Gpu.of_rows(rows, "decode"), "decode_")
+    isl, prefix, batch = rows["isl_tokens"], rows["prefix_tokens"], rows["prefill_batch"]
+    new, context = isl - prefix, isl + rows["osl_tokens"] / 2
+    before = pools.prefill_of_row_ms(rows["row_ttft_ms"])
+    attention = prefill.prefill_attention_ms(batch, attention_flops(spec.attention, prefix, new))
+    share = priced_share(before, attention)
+    return rows.with_private(
+        _prefill_before=before,
         _prompt_tokens=batch * new,
         _step_tokens=batch * new,
-        _context=c("isl_tokens") + c("osl_tokens") / 2,
-        _t_decode=c("row_tpot_ms") * c("accepted_tokens"),
+        _context=context,
+        _t_decode=rows["row_tpot_ms"] * rows["accepted_tokens"],
         # a prefill worker's own decode step is in no row
         _weight_read=prefill.dense_read_ms + prefill.experts_read_ms,
-    )
-    attention = prefill.prefill_attention_ms(batch, attention_flops(prefill.spec.attention, c("prefix_tokens"), new))
-    points = points.with_columns(_attention_share=priced_share(c("_prefill_before"), attention))
-    return points.with_columns(
-        _linear=c("_prefill_before") - c("_attention_share") * attention,
-        _read_before=decode.decode_attention_ms(c("decode_batch"), c("_context")),
+        _attention_share=share,
+        _linear=before - share * attention,
+        _read_before=decode.decode_attention_ms(rows["decode_batch"], context),
     )
 
 
-def link_bytes_per_s(gpu: Gpu) -> pl.Expr:
+def link_bytes_per_s(rows: Rows, gpu: Gpu) -> Number:
     """The link between the pools: the scale-up network where the replica fits it, else the one between nodes."""
-    fits = pl.col("gpus_per_replica") <= gpu.scale_up_gpus
-    return pl.when(fits).then(gpu.scale_up_bytes_per_s).otherwise(gpu.scale_out_bytes_per_s)
+    return where(rows["gpus_per_replica"] <= gpu.scale_up_gpus, gpu.scale_up_bytes_per_s, gpu.scale_out_bytes_per_s)

@@ -1,49 +1,66 @@
 """What backs an agent point: the error that the evaluation found for its like, and whether it lies beyond it."""
 
+from typing import Final
+
+import numpy as np
 import polars as pl
 
 from schemas.scenarios import Scenario
 from transforms.agent_points import expected_errors as evaluated
+from transforms.agent_points.labels import code
+from transforms.agent_points.rows import Array, Rows
+from transforms.numbers import Number
 
 #: A workload is beyond the evidence where it leaves what was evaluated by more than this factor.
 BEYOND = 2.0
+#: The ranges of a batch in order, rows without a known batch last.
+RANGES: Final = (*(label for label, _ in evaluated.BATCH_RANGES), evaluated.ABOVE, evaluated.ANY)
 
 
 def batch_range() -> pl.Expr:
     """The range that a row's ``batch_per_rank`` lies in; NULL where it is not known."""
-    expression = pl.lit(evaluated.ABOVE)
-    for label, highest in reversed(evaluated.BATCH_RANGES):
-        expression = pl.when(pl.col("batch_per_rank") <= highest).then(pl.lit(label)).otherwise(expression)
-    return pl.when(pl.col("batch_per_rank").is_not_null()).then(expression)
+    number = batch_range_number()
+    labels = dict(enumerate(RANGES[:-1]))
+    return number.replace_strict(labels, default=None, return_dtype=pl.String)
 
 
-def add_evidence(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
-    """Adds ``expected_error_fraction`` and ``extrapolated`` to rows with ``transfer_method``.
+def batch_range_number() -> pl.Expr:
+    """The place in ``RANGES`` of the range that a row's ``batch_per_rank`` lies in."""
+    batch = pl.col("batch_per_rank")
+    above = pl.sum_horizontal((batch > highest).cast(pl.Int32) for _, highest in evaluated.BATCH_RANGES)
+    return pl.when(batch.is_null()).then(len(RANGES) - 1).otherwise(above)
+
+
+def is_evaluated() -> pl.Expr:
+    """Whether a row's source and engine are those of the reference sets; measured rows and rooflines are not."""
+    known = pl.col("source").is_in(evaluated.EVALUATED_SOURCES) & pl.col("backend").is_in(evaluated.EVALUATED_BACKENDS)
+    return known.fill_null(False)
+
+
+def add_evidence(rows: Rows, scenario: Scenario, mode: str, roofline: str | None) -> Rows:
+    """Adds ``expected_error_fraction`` and ``extrapolated`` to rows with ``transfer_method``, of one serving mode.
 
     The error is the mapping's, not the table's: 0 for a direct row, NULL where its method was not evaluated. A
     point is extrapolated where nothing like it was evaluated: another source or engine than those of the
-    reference sets (measured rows and rooflines are such), or prefills, contexts or outputs beyond twice, or
-    below half of, what the reference turns span.
+    reference sets, or prefills, contexts or outputs beyond twice, or below half of, what the reference turns span.
+    ``roofline``: the preset of roofline rows and their kind of model, "calibrated dense".
     """
-    c = pl.col
-    is_roofline = c("transfer_method") == "roofline"
-    kind = pl.when(c("expert_dtype").is_null()).then(pl.lit("dense")).otherwise(pl.lit("experts"))
-    roofline = pl.format("roofline {} {}", "backend_version", kind)
-    method = pl.when(is_roofline).then(roofline).otherwise("transfer_method")
-    error = pl.lit(None, pl.Float64)
-    for (name, mode), errors in evaluated.EXPECTED_ERRORS.items():
-        of_range = batch_range().replace_strict(errors, default=errors[evaluated.ANY], return_dtype=pl.Float64)
-        error = pl.when((method == name) & (c("serving_mode") == mode)).then(of_range).otherwise(error)
-    is_direct = c("transfer_method") == "direct"
-    known = c("source").is_in(evaluated.EVALUATED_SOURCES) & c("backend").is_in(evaluated.EVALUATED_BACKENDS)
-    as_evaluated = known & _workload_is_near(scenario)
-    return points.with_columns(
-        expected_error_fraction=pl.when(is_direct).then(0.0).otherwise(error),
-        extrapolated=(~(is_direct | as_evaluated)).fill_null(True),
+    method, of_range = rows["transfer_method"], rows["_batch_range"].astype(np.intp)
+    error: Array = np.full(len(rows), np.nan)
+    for name in ("transfer", "ratio", "roofline"):
+        errors = evaluated.EXPECTED_ERRORS.get((f"roofline {roofline}" if name == "roofline" else name, mode))
+        if errors is not None:
+            by_range = np.array([errors[label] for label in RANGES])
+            error = np.where(method == code("transfer_method", name), by_range[of_range], error)
+    is_direct = method == code("transfer_method", "direct")
+    as_evaluated = rows["_is_evaluated"] & workload_is_near(scenario, rows["prefill_tokens_per_turn"])
+    return rows.with_figures(
+        expected_error_fraction=np.where(is_direct, 0.0, error), extrapolated=~(is_direct | as_evaluated)
     )
 
 
-def _workload_is_near(scenario: Scenario) -> pl.Expr:
+def workload_is_near(scenario: Scenario, prefill_tokens: Number) -> Number:
+    """Whether turns are like the reference turns."""
     least_new, most_new = evaluated.EVALUATED_NEW_TOKENS
     least_out, most_out = evaluated.EVALUATED_OUTPUT_TOKENS
     out = scenario.output_tokens_per_turn
@@ -51,4 +68,4 @@ def _workload_is_near(scenario: Scenario) -> pl.Expr:
         scenario.mean_context_tokens + out / 2 <= BEYOND * evaluated.EVALUATED_CONTEXT_TOKENS
         and least_out / BEYOND <= out <= BEYOND * most_out
     )
-    return pl.lit(near) & pl.col("prefill_tokens_per_turn").is_between(least_new / BEYOND, BEYOND * most_new)
+    return near & (least_new / BEYOND <= prefill_tokens) & (prefill_tokens <= BEYOND * most_new)

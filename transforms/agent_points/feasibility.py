@@ -2,83 +2,85 @@
 
 import math
 
-import polars as pl
+import numpy as np
 
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.gpu import POOLS, Gpu
-from transforms.configurations import CURVE_ID
-from transforms.numbers import maximum
+from transforms.agent_points.curves import Curves
+from transforms.agent_points.gpu import Gpu
+from transforms.agent_points.labels import code
+from transforms.agent_points.rows import Flags, Rows
+from transforms.numbers import maximum, where
 from transforms.peaks import PEAK_TOLERANCE, least_flops_per_s
 
 #: A figure on the wall itself must not fall over it by rounding.
 WALL_TOLERANCE = 1e-9
 #: Reasons that a lower load mends.
 WALL_REASONS = ("kv_capacity", "kv_capacity_below_table", "host_memory_capacity")
+#: Reasons that no load mends, and the limit that they name.
+STATIC_LIMITS = {
+    "weights_do_not_fit": "weights",
+    "context_too_long": "context_length",
+    "replica_larger_than_cluster": "cluster_size",
+}
 
 
-def judge_points(
-    points: pl.DataFrame,
-    scenario: Scenario,
-    spec: ModelSpec,
-    options: MappingOptions,
-) -> pl.DataFrame:
+def judge_points(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
     """Adds ``infeasible_reason``, ``feasible``, ``kv_utilization_fraction``, the cluster view."""
-    c = pl.col
-    if options.cluster_gpus is None:
-        replicas = pl.lit(None, pl.Int64)
-    else:
-        replicas = pl.lit(options.cluster_gpus) // c("gpus_per_replica")
-    prefill_gpu, decode_gpu = (Gpu.of_pool(pool) for pool in POOLS)
+    gpus, sessions, holds = rows["gpus_per_replica"], rows["sessions"], rows["max_sessions"]
+    prefill_gpu, decode_gpu = Gpu.of_rows(rows, "prefill"), Gpu.of_rows(rows, "decode")
     card = maximum(prefill_gpu.hbm_bytes, decode_gpu.hbm_bytes)
     fastest = maximum(prefill_gpu.fastest_flops_per_s, decode_gpu.fastest_flops_per_s)
     longest = math.inf if spec.max_context_tokens is None else spec.max_context_tokens
-    tokens = c("prefill_tokens_per_turn") + scenario.output_tokens_per_turn - 1
-    flops_per_s = least_flops_per_s(spec, tokens, c("turns_per_s_per_gpu"))
-    over_wall = c("sessions") > c("max_sessions") * (1 + WALL_TOLERANCE)
-    reasons = {
-        "weights_do_not_fit": ~c("_weights_fit"),
-        "context_too_long": pl.lit(scenario.peak_context_tokens > longest),
-        "replica_larger_than_cluster": (replicas == 0).fill_null(False),
-        "table_memory_exceeds_gpu": (c("memory_bytes_per_gpu") > card).fill_null(False),
+    tokens = rows["prefill_tokens_per_turn"] + scenario.output_tokens_per_turn - 1
+    flops_per_s = least_flops_per_s(spec, tokens, rows["turns_per_s_per_gpu"])
+    replicas = np.nan if options.cluster_gpus is None else np.floor_divide(options.cluster_gpus, gpus)
+    over_wall = sessions > holds * (1 + WALL_TOLERANCE)
+    reasons = {  # the first one counts
+        "weights_do_not_fit": ~rows["_weights_fit"],
+        "context_too_long": scenario.peak_context_tokens > longest,
+        "replica_larger_than_cluster": replicas == 0,
+        "table_memory_exceeds_gpu": rows["memory_bytes_per_gpu"] > card,
         "above_peak_flops": flops_per_s > fastest * (1 + PEAK_TOLERANCE),
-        "host_memory_capacity": over_wall & (c("binding_limit") == "host_memory"),
+        "host_memory_capacity": over_wall & (rows["binding_limit"] == code("binding_limit", "host_memory")),
         "kv_capacity": over_wall,
     }
-    points = points.with_columns(
+    reason = np.zeros(len(rows), np.int8)
+    for text, hit in reversed(reasons.items()):
+        reason[hit] = code("infeasible_reason", text)
+    # of a cluster's GPUs, those that whole replicas take
+    share = np.nan if options.cluster_gpus is None else replicas * gpus / options.cluster_gpus
+    share = where(replicas > 0, share, np.nan)
+    return rows.with_figures(
         cluster_replicas=replicas,
-        infeasible_reason=pl.coalesce(pl.when(hit).then(pl.lit(reason)) for reason, hit in reasons.items()),
-        kv_utilization_fraction=pl.when(c("max_sessions") > 0).then(c("sessions") / c("max_sessions")),
-    )
-    deployed = pl.when(c("cluster_replicas") > 0).then(c("cluster_replicas") * c("gpus_per_replica"))
-    scale = deployed / pl.lit(options.cluster_gpus, pl.Int64)
-    return points.with_columns(
-        feasible=c("infeasible_reason").is_null(),
-        turns_per_s_per_cluster_gpu=c("turns_per_s_per_gpu") * scale,
-        tasks_per_hour_per_cluster_gpu=c("tasks_per_hour_per_gpu") * scale,
+        infeasible_reason=reason,
+        kv_utilization_fraction=where(holds > 0, sessions / holds, np.nan),
+        feasible=reason == 0,
+        turns_per_s_per_cluster_gpu=rows["turns_per_s_per_gpu"] * share,
+        tasks_per_hour_per_cluster_gpu=rows["tasks_per_hour_per_gpu"] * share,
     )
 
 
-def name_curve_limits(points: pl.DataFrame) -> pl.DataFrame:
+def is_at_wall(rows: Rows) -> Flags:
+    """Whether the reason against a point is one that a lower load mends."""
+    codes = [code("infeasible_reason", reason) for reason in WALL_REASONS]
+    return np.asarray(np.isin(rows["infeasible_reason"], codes))
+
+
+def name_curve_limits(rows: Rows, curves: Curves) -> Rows:
     """What only a whole curve tells: ``binding_limit``, and whether the wall is below its first row.
 
     The binding limit is what is met first when sessions are added: memory where the curve reaches the
     wall, the table's last row where it does not; a reason that no load mends comes first.
     """
-    static = {
-        "weights_do_not_fit": "weights",
-        "context_too_long": "context_length",
-        "replica_larger_than_cluster": "cluster_size",
-    }
-    reaches_wall = (pl.col("sessions") > pl.col("max_sessions") * (1 - WALL_TOLERANCE)).any().over(CURVE_ID)
-    below_table = (pl.col("infeasible_reason") == "kv_capacity") & ~pl.col("feasible").any().over(CURVE_ID)
-    return points.with_columns(
-        infeasible_reason=pl.when(below_table.fill_null(False))
-        .then(pl.lit("kv_capacity_below_table"))
-        .otherwise("infeasible_reason"),
-        binding_limit=pl.coalesce(
-            pl.col("infeasible_reason").replace_strict(static, default=None, return_dtype=pl.String),
-            pl.when(reaches_wall).then("binding_limit").otherwise(pl.lit("table_range")),
-        ),
+    reason, feasible = rows["infeasible_reason"], rows["feasible"]
+    reaches_wall = curves.any(rows["sessions"] > rows["max_sessions"] * (1 - WALL_TOLERANCE))
+    below_table = (reason == code("infeasible_reason", "kv_capacity")) & ~curves.any(feasible)
+    limit = np.where(reaches_wall, rows["binding_limit"], code("binding_limit", "table_range")).astype(np.int8)
+    for text, static in STATIC_LIMITS.items():
+        limit[reason == code("infeasible_reason", text)] = code("binding_limit", static)
+    return rows.with_figures(
+        infeasible_reason=np.where(below_table, np.int8(code("infeasible_reason", "kv_capacity_below_table")), reason),
+        binding_limit=limit,
     )

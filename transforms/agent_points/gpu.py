@@ -1,15 +1,18 @@
 """Figures of the GPU that each row runs on, as columns: one frame may hold rows of any hardware."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
 from schemas.catalogue import HardwareCatalogue
 from schemas.dtypes import BYTES_PER_WEIGHT, SERVED_WITH_FP4, SERVED_WITHOUT_FP4
 from schemas.hardware import Hardware
+from transforms.agent_points.rows import Rows
+from transforms.numbers import Number
 
-POOLS: Final = ("prefill", "decode")
+Pool = Literal["prefill", "decode"]
+POOLS: Final[tuple[Pool, ...]] = ("prefill", "decode")
 
 
 @dataclass(frozen=True)
@@ -17,35 +20,33 @@ class Gpu:
     """The GPU of one pool of each row; an aggregated replica has the same in both.
 
     Figures are those of ``schemas.hardware.Hardware``, of one GPU; ``article_flops_per_s`` computes the
-    row's weights by the article's rule, ``linear_`` and ``expert_flops_per_s`` as engines do.
+    row's weights by the article's rule, ``linear_`` and ``expert_flops_per_s`` as engines do, ``attention_``
+    its prefill attention: in 16 bits where the GPU has no FP8.
     """
 
-    hbm_bytes: pl.Expr
-    hbm_bandwidth_bytes_per_s: pl.Expr
-    bf16_flops_per_s: pl.Expr
-    fp8_flops_per_s: pl.Expr
-    fastest_flops_per_s: pl.Expr
-    scale_up_gpus: pl.Expr
-    scale_up_bytes_per_s: pl.Expr
-    scale_out_bytes_per_s: pl.Expr
-    host_link_bytes_per_s: pl.Expr
-    article_flops_per_s: pl.Expr
-    linear_flops_per_s: pl.Expr
-    expert_flops_per_s: pl.Expr
+    hbm_bytes: Number
+    hbm_bandwidth_bytes_per_s: Number
+    bf16_flops_per_s: Number
+    fp8_flops_per_s: Number
+    fastest_flops_per_s: Number
+    scale_up_gpus: Number
+    scale_up_bytes_per_s: Number
+    scale_out_bytes_per_s: Number
+    host_link_bytes_per_s: Number
+    article_flops_per_s: Number
+    linear_flops_per_s: Number
+    expert_flops_per_s: Number
+
+    attention_flops_per_s: Number
 
     @classmethod
-    def of_pool(cls, pool: str) -> "Gpu":
-        """The columns that ``add_gpu_columns`` made for ``prefill`` or ``decode``."""
-        return cls(**{name: pl.col(f"_{pool}_{name}") for name in cls.__dataclass_fields__})
-
-    @property
-    def attention_flops_per_s(self) -> pl.Expr:
-        """Peak of the row's prefill attention; in 16 bits where the GPU has no FP8."""
-        return pl.when(pl.col("attention_dtype") == "fp8").then(self.fp8_flops_per_s).otherwise(self.bf16_flops_per_s)
+    def of_rows(cls, rows: Rows, pool: Pool) -> "Gpu":
+        """The columns that ``add_gpu_columns`` made for that pool."""
+        return cls(**{name: rows[f"_{pool}_{name}"] for name in cls.__dataclass_fields__})
 
 
 def add_gpu_columns(points: pl.DataFrame, hardware: HardwareCatalogue) -> pl.DataFrame:
-    """The points with the private columns that ``Gpu.of_pool`` reads; their slugs stand in the catalogue."""
+    """The points with the private columns that ``Gpu.of_rows`` reads; their slugs stand in the catalogue."""
     figures = pl.DataFrame([_figures(gpu) for gpu in hardware])
     rates = pl.DataFrame([rate for gpu in hardware for rate in _rates(gpu)])
     for pool in POOLS:
@@ -60,6 +61,9 @@ def add_gpu_columns(points: pl.DataFrame, hardware: HardwareCatalogue) -> pl.Dat
             wanted = rates.select(pl.col("gpu").alias(key), pl.col("dtype").alias(dtype),
                                   pl.col(kind).alias(f"_{pool}_{name}"))  # fmt: skip
             points = points.join(wanted, on=[key, dtype], how="left", maintain_order="left")
+        fp8, bf16 = pl.col(f"_{pool}_fp8_flops_per_s"), pl.col(f"_{pool}_bf16_flops_per_s")
+        attention = pl.when(pl.col("attention_dtype") == "fp8").then(fp8).otherwise(bf16)
+        points = points.with_columns(attention.alias(f"_{pool}_attention_flops_per_s"))
     return points
 
 

@@ -1,14 +1,13 @@
 """What becomes of a session's KV while it pauses, and what that costs its next turn (MODEL section 4)."""
 
 import numpy as np
-import polars as pl
 
 from schemas.caches import FixedCache
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.columns import kv_element_bytes
 from transforms.agent_points.gpu import Gpu
+from transforms.agent_points.rows import Rows
 from transforms.cache import constant_hit_rate
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import kv_bytes_on_rank
@@ -22,33 +21,32 @@ def scenario_under(scenario: Scenario, options: MappingOptions) -> Scenario:
     return scenario.model_copy(update={"cache": FixedCache(hit_rate=0.0)})
 
 
-def reload_ms(scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> tuple[Number, Number, Number]:
+def reload_ms(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> tuple[Number, ...]:
     """Time to bring a prefix back from host memory, of the mean, first and last turn; 0 where it never left.
 
     Only a hit loads something. Each GPU of the rank that prefills loads its share over its own link.
     """
     if options.idle_kv != "offloaded":
-        return pl.lit(0.0), pl.lit(0.0), pl.lit(0.0)
+        return 0.0, 0.0, 0.0
     turns = turn_profile(scenario)
     cached = np.maximum(turns.context - turns.new_on_hit - scenario.shared_prefix_tokens, 0.0)
-    link = Gpu.of_pool("prefill").host_link_bytes_per_s
-    tp = pl.coalesce("tp", "prefill_tp")
+    link, tp = Gpu.of_rows(rows, "prefill").host_link_bytes_per_s, rows["_prefilling_tp"]
 
     def load_ms(tokens: float) -> Number:
-        on_rank = kv_bytes_on_rank(spec.attention, tokens, kv_element_bytes(), tp)
+        on_rank = kv_bytes_on_rank(spec.attention, tokens, rows["_kv_element_bytes"], tp)
         return constant_hit_rate(scenario) * 1e3 * on_rank / tp / link
 
     return load_ms(float(np.mean(cached))), load_ms(float(cached[0])), load_ms(float(cached[-1]))
 
 
-def add_reload(points: pl.DataFrame, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> pl.DataFrame:
+def add_reload(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
     """Turn figures with the reload before each prefill."""
     if options.idle_kv != "offloaded":
-        return points
-    mean, first, last = reload_ms(scenario, spec, options)
-    return points.with_columns(
-        ttft_ms=pl.col("ttft_ms") + mean,
-        turn_latency_ms=pl.col("turn_latency_ms") + mean,
-        first_turn_latency_ms=pl.col("first_turn_latency_ms") + first,
-        last_turn_latency_ms=pl.col("last_turn_latency_ms") + last,
+        return rows
+    mean, first, last = reload_ms(rows, scenario, spec, options)
+    return rows.with_figures(
+        ttft_ms=rows["ttft_ms"] + mean,
+        turn_latency_ms=rows["turn_latency_ms"] + mean,
+        first_turn_latency_ms=rows["first_turn_latency_ms"] + first,
+        last_turn_latency_ms=rows["last_turn_latency_ms"] + last,
     )

@@ -2,43 +2,41 @@
 
 from dataclasses import dataclass
 
-import polars as pl
+import numpy as np
 
-from schemas.dtypes import BYTES_PER_WEIGHT
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.columns import by_dtype
 from transforms.agent_points.gpu import Gpu
+from transforms.agent_points.gpu import Pool as PoolName
+from transforms.agent_points.rows import Rows
 from transforms.equations import kv_memory as kv
 from transforms.equations.context import turn_profile
-from transforms.numbers import Number, maximum
+from transforms.numbers import Number, maximum, where
 
 
 @dataclass(frozen=True)
 class Pool:
-    """The ranks of one pool, as expressions; every figure but ``ranks`` is of one rank."""
+    """The ranks of one pool, one number a row; every figure but ``ranks`` is of one rank."""
 
-    ranks: pl.Expr
-    tp: pl.Expr
-    gpus: pl.Expr
-    dp: pl.Expr
-    cp: pl.Expr
+    ranks: Number
+    tp: Number
+    gpus: Number
+    dp: Number
+    cp: Number
     gpu: Gpu
 
     @classmethod
-    def aggregated(cls) -> "Pool":
+    def aggregated(cls, rows: Rows) -> "Pool":
         """The one pool of an aggregated replica."""
-        c = pl.col
-        return cls(c("dp"), c("tp"), c("gpus_per_replica") / c("dp"), c("dp"), c("cp"), Gpu.of_pool("decode"))
+        dp = rows["dp"]
+        return cls(dp, rows["tp"], rows["gpus_per_replica"] / dp, dp, rows["cp"], Gpu.of_rows(rows, "decode"))
 
     @classmethod
-    def disaggregated(cls, name: str) -> "Pool":
+    def disaggregated(cls, rows: Rows, name: PoolName) -> "Pool":
         """The ``prefill`` or ``decode`` pool of a disaggregated replica."""
-        c = pl.col
-        gpus = c(f"{name}_tp") * c(f"{name}_pp") * c(f"{name}_cp")
-        ranks = c(f"{name}_workers") * c(f"{name}_dp")
-        return cls(ranks, c(f"{name}_tp"), gpus, c(f"{name}_dp"), c(f"{name}_cp"), Gpu.of_pool(name))
+        workers, tp, pp, dp, cp = (rows[f"{name}_{part}"] for part in ("workers", "tp", "pp", "dp", "cp"))
+        return cls(workers * dp, tp, tp * pp * cp, dp, cp, Gpu.of_rows(rows, name))
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,9 @@ class SessionBytes:
     shared: Number
 
 
-def session_bytes(scenario: Scenario, spec: ModelSpec, pool: Pool, options: MappingOptions) -> SessionBytes:
+def session_bytes(rows: Rows, scenario: Scenario, spec: ModelSpec, pool: Pool, options: MappingOptions) -> SessionBytes:
     """A session at its mean and peak context, and the slope of its KV at the mean."""
-    element, groups, paged = pl.col("_kv_element_bytes"), spec.attention, options.kv_layout == "paged"
+    element, groups, paged = rows["_kv_element_bytes"], spec.attention, options.kv_layout == "paged"
     shared = scenario.shared_prefix_tokens
     mean, peak = (
         kv.session_bytes_on_rank(groups, tokens, element, pool.tp, shared_tokens=shared, paged=paged)
@@ -63,15 +61,13 @@ def session_bytes(scenario: Scenario, spec: ModelSpec, pool: Pool, options: Mapp
     return SessionBytes(mean, peak, slope, kv.kv_bytes_on_rank(groups, shared, element, pool.tp, paged=paged))
 
 
-def weights_on_rank(spec: ModelSpec, pool: Pool) -> Number:
+def weights_on_rank(rows: Rows, pool: Pool) -> Number:
     """Bytes of the weights on one rank: the whole non-expert part, its share of the experts.
 
     Context parallelism splits the tokens of a prompt and their KV, not the weights: each of its GPUs holds
     the non-expert part once more. The experts lie on all GPUs.
     """
-    non_expert = by_dtype("linear_dtype", {d: spec.non_expert_bytes(d) for d in BYTES_PER_WEIGHT})
-    experts = by_dtype("expert_dtype", {d: spec.expert_bytes(d) for d in BYTES_PER_WEIGHT}) if spec.moe else pl.lit(0.0)
-    return kv.weights_bytes_per_rank(non_expert * pool.cp, experts, pool.dp)
+    return kv.weights_bytes_per_rank(rows["_non_expert_bytes"] * pool.cp, rows["_expert_bytes"], pool.dp)
 
 
 def usable_per_gpu(pool: Pool, options: MappingOptions) -> Number:
@@ -79,37 +75,32 @@ def usable_per_gpu(pool: Pool, options: MappingOptions) -> Number:
     return pool.gpu.hbm_bytes * (1.0 - options.reserve_fraction) - options.overhead_bytes_per_gpu
 
 
-def available_on_rank(spec: ModelSpec, pool: Pool, options: MappingOptions) -> Number:
+def available_on_rank(rows: Rows, pool: Pool, options: MappingOptions) -> Number:
     """Bytes of one rank for KV; negative where the weights do not fit."""
     return kv.available_bytes_per_rank(
-        pool.gpus, pool.gpu.hbm_bytes, options.reserve_fraction, weights_on_rank(spec, pool),
+        pool.gpus, pool.gpu.hbm_bytes, options.reserve_fraction, weights_on_rank(rows, pool),
         options.overhead_bytes_per_gpu,
     )  # fmt: skip
 
 
-def add_pool_memory(
-    points: pl.DataFrame, scenario: Scenario, spec: ModelSpec, pool: Pool, options: MappingOptions
-) -> pl.DataFrame:
+def add_pool_memory(rows: Rows, scenario: Scenario, spec: ModelSpec, pool: Pool, options: MappingOptions) -> Rows:
     """Adds bytes of a session and bytes for KV, and the sessions that fit (``_fit_mean``, ``_p95``, ``_peak``)."""
-    c = pl.col
-    bytes_ = session_bytes(scenario, spec, pool, options)
-    points = points.with_columns(
+    bytes_ = session_bytes(rows, scenario, spec, pool, options)
+    available = available_on_rank(rows, pool, options)
+    left = maximum(available - bytes_.shared, 0.0)
+    spread = bytes_.slope * turn_profile(scenario).context_sd
+    fits = available > 0
+    least = np.full(len(rows), np.nan)
+    if not fits.all():
+        least = where(fits, np.nan, kv.least_gpus_that_fit(weights_on_rank(rows, pool), usable_per_gpu(pool, options)))
+    return rows.with_figures(
         kv_bytes_per_session_mean=bytes_.mean,
         kv_bytes_per_session_peak=bytes_.peak,
         _shared_bytes=bytes_.shared,
-        _slope=bytes_.slope,
-        _available=available_on_rank(spec, pool, options),
-    )
-    left = maximum(c("_available") - c("_shared_bytes"), 0.0)
-    spread = c("_slope") * turn_profile(scenario).context_sd
-    fits = c("_available") > 0
-    least = kv.least_gpus_that_fit(weights_on_rank(spec, pool), usable_per_gpu(pool, options))
-    return points.with_columns(
-        kv_bytes_available=pool.ranks * c("_available"),
-        kv_layout=pl.lit(options.kv_layout),
+        kv_bytes_available=pool.ranks * available,
         _weights_fit=fits,
-        least_tp_that_fits=pl.when(~fits).then(least),
-        _fit_mean=kv.max_sessions(left, c("kv_bytes_per_session_mean"), pool.ranks),
-        _fit_p95=pool.ranks * kv.sessions_p95_per_rank(left, c("kv_bytes_per_session_mean"), spread),
-        _fit_peak=kv.max_sessions(left, c("kv_bytes_per_session_peak"), pool.ranks),
+        least_tp_that_fits=least,
+        _fit_mean=kv.max_sessions(left, bytes_.mean, pool.ranks),
+        _fit_p95=pool.ranks * kv.sessions_p95_per_rank(left, bytes_.mean, spread),
+        _fit_peak=kv.max_sessions(left, bytes_.peak, pool.ranks),
     )

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import polars as pl
+from typing import ClassVar
 
 from schemas.models import ModelSpec
 from transforms.agent_points.columns import turn_figures
 from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.roofline_replica import RooflineReplica
+from transforms.agent_points.rows import Flags, Indices, Rows
 from transforms.agent_points.workload import Prefill, Workload
 from transforms.equations import engine_steps, roofline
 from transforms.equations import roofline_steps as steps
@@ -31,23 +31,31 @@ class TurnTimes:
         return roofline.latency_s(self.mean_ttft_s, self.tpot_s, output_tokens)
 
     def figures(self, output_tokens: float) -> dict[str, Number]:
-        """The turn figures of an agent point, in ms, where the times are arrays."""
+        """The turn figures of an agent point, in ms."""
         seconds = (self.mean_ttft_s, self.first_ttft_s, self.last_ttft_s, self.tpot_s)
-        mean, first, last, tpot = (pl.Series(1e3 * values) for values in seconds)
+        mean, first, last, tpot = (1e3 * values for values in seconds)
         return turn_figures(mean, first, last, tpot, output_tokens)
 
 
-def carry_roofline(points: pl.DataFrame, workload: Workload, spec: ModelSpec, gpu: Gpu) -> pl.DataFrame:
-    """Aggregated roofline rows of one preset (``backend_version``) at the agent's workload; all of one model."""
-    # on arrays: as one expression the steps would be computed anew wherever they stand in it
-    replica = RooflineReplica.of_rows(points, spec, gpu, workload.decode_context_tokens)
-    preset = str(points["backend_version"].first())
-    times = turn_times(preset, replica, points["batch_per_rank"].to_numpy(), workload, spec)
-    return points.with_columns(
-        **times.figures(workload.output_tokens),
-        serving_requests_per_s=pl.Series(times.requests_per_s),
-        transfer_method=pl.lit("roofline"),
-    )
+@dataclass(frozen=True)
+class RooflineRows:
+    """Aggregated roofline rows of one model and preset (``backend_version``)."""
+
+    method: ClassVar[str] = "roofline"
+    rows: Rows
+    spec: ModelSpec
+    preset: str
+
+    def take(self, which: Flags | Indices) -> "RooflineRows":
+        """Those of the rows."""
+        return RooflineRows(self.rows.take(which), self.spec, self.preset)
+
+    def carry(self, workload: Workload) -> dict[str, Number]:
+        """The roofline at the agent's workload: turn figures and ``serving_requests_per_s``."""
+        gpu = Gpu.of_rows(self.rows, "decode")
+        replica = RooflineReplica.of_rows(self.rows, self.spec, gpu, workload.decode_context_tokens)
+        times = turn_times(self.preset, replica, self.rows["batch_per_rank"], workload, self.spec)
+        return {**times.figures(workload.output_tokens), "serving_requests_per_s": times.requests_per_s}
 
 
 def turn_times(

@@ -6,13 +6,16 @@ import numpy as np
 import polars as pl
 
 from schemas.scenarios import Scenario
+from transforms.agent_points.rows import Flags, Indices, Rows
 from transforms.cache import constant_hit_rate
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations.context import turn_profile
+from transforms.numbers import Number
 
 #: Tables state whole tokens.
 TOKEN_TOLERANCE = 0.5
-_LOAD = (SCHEDULE_ID, "batch_per_rank")
+WORKLOAD = ("isl_tokens", "osl_tokens", "prefix_tokens")
+_MISS_FIGURES = ("row_ttft_ms", "row_tpot_ms", "row_requests_per_s")
 
 
 @dataclass(frozen=True)
@@ -32,76 +35,100 @@ def own_workload(scenario: Scenario, serving_mode: str) -> OwnWorkload:
     return OwnWorkload(isl, round(scenario.output_tokens_per_turn), tuple(dict.fromkeys(prefixes)))
 
 
-def select_rows(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
-    """The rows to carry, one workload for each configuration and load, with ``_is_direct``.
+@dataclass(frozen=True)
+class Choice:
+    """What a scenario takes of some rows. ``miss``: for each direct row, the row that prices a miss."""
 
-    A row at the agent's own effective workload comes first (MODEL 5.1), with ``_miss_*`` figures of
-    the row that prices a miss where the scenario has misses; else the workload whose context is
-    nearest (as a ratio). Rows that are alike in all of this are all kept.
+    rows: Flags
+    direct: Flags
+    miss: Indices
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """The workloads between which a scenario chooses, for rows of one serving mode and source.
+
+    Loads whose rows offer the same workloads choose alike: ``offers`` has one row for each such set (``_set``) and
+    workload of it, ``offer`` the place of each row's own there, ``load`` a number of its configuration and load.
     """
-    marked = _mark_direct(points, scenario)
-    target = scenario.mean_context_tokens + scenario.output_tokens_per_turn / 2
-    context = pl.col("isl_tokens") + pl.col("osl_tokens") / 2
-    distance = pl.when("_is_direct").then(-1.0).otherwise((context / target).log().abs().round(9))
-    chosen = marked.with_columns(_distance=distance).filter(
-        pl.col("_distance") == pl.col("_distance").min().over(_LOAD)
-    )
-    for name in ("isl_tokens", "osl_tokens", "prefix_tokens"):
-        chosen = chosen.filter(pl.col(name) == pl.col(name).max().over(_LOAD))
-    return chosen.drop("_distance")
+
+    offers: pl.DataFrame
+    offer: Indices
+    load: Indices
+
+    @classmethod
+    def of_rows(cls, frame: pl.DataFrame) -> "Alternatives":
+        c = pl.col
+        numbered = frame.select(
+            *WORKLOAD,
+            _load=pl.struct(SCHEDULE_ID, "batch_per_rank").rank("dense"),
+            _workload=pl.struct(*WORKLOAD).rank("dense").cast(pl.String),
+        )
+        sets = numbered.group_by("_load").agg(_set=c("_workload").unique().sort().str.join(" "))
+        rows = numbered.join(sets, on="_load", how="left", maintain_order="left")
+        offers = rows.select("_set", "_workload", *WORKLOAD).unique().with_row_index("_offer")
+        rows = rows.join(offers.select("_set", "_workload", "_offer"), on=["_set", "_workload"], how="left",
+                         maintain_order="left")  # fmt: skip
+        return cls(offers, rows["_offer"].to_numpy().astype(np.intp), rows["_load"].to_numpy().astype(np.intp))
+
+    def choose(self, scenario: Scenario, serving_mode: str, *, may_be_direct: bool) -> Choice:
+        """The rows to carry, one workload for each configuration and load.
+
+        A row at the agent's own effective workload is direct (MODEL 5.1) and comes first, if the scenario has no
+        misses or another row prices them; else the workload whose context is nearest (as a ratio). Rows that are
+        alike in all of this are all kept.
+        """
+        c = pl.col
+        context = scenario.mean_context_tokens
+        at_context = _near(c("isl_tokens"), context) & _near(c("osl_tokens"), scenario.output_tokens_per_turn)
+        is_hit = (
+            at_context
+            & _near(c("isl_tokens") - c("prefix_tokens"), _new_on_hit(scenario, serving_mode))
+            & may_be_direct
+        )
+        is_miss = at_context & _near(c("prefix_tokens"), scenario.shared_prefix_tokens)
+        misses_nothing = constant_hit_rate(scenario) == 1.0
+        is_priced = pl.lit(misses_nothing) | c("_is_miss").any().over("_set")
+        ratio = (c("isl_tokens") + c("osl_tokens") / 2) / (context + scenario.output_tokens_per_turn / 2)
+        offers = self.offers.with_columns(_is_hit=is_hit, _is_miss=is_miss).with_columns(
+            _is_direct=c("_is_hit") & is_priced
+        )
+        distance = pl.when("_is_direct").then(-1.0).otherwise(ratio.log().abs().round(9))
+        chosen = offers.with_columns(_distance=-distance)
+        for name in ("_distance", *WORKLOAD):
+            chosen = chosen.filter(c(name) == c(name).max().over("_set"))
+        taken = offers["_offer"].is_in(chosen["_offer"].implode()).to_numpy()[self.offer]
+        direct = taken & offers["_is_direct"].to_numpy()[self.offer]
+        if misses_nothing:
+            return Choice(taken, direct, np.flatnonzero(direct))
+        priced = np.flatnonzero(offers["_is_miss"].to_numpy()[self.offer])
+        first_of_load = dict(zip(self.load[priced][::-1].tolist(), priced[::-1].tolist(), strict=True))
+        misses = [first_of_load[load] for load in self.load[direct].tolist()]
+        return Choice(taken, direct, np.asarray(misses, np.intp))
 
 
-def apply_direct(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
-    """Direct rows with the table's own figures for hit and miss, mixed h : 1-h.
+def direct_figures(rows: Rows, misses: Rows, scenario: Scenario) -> dict[str, Number]:
+    """Figures of direct rows: the table's own for hit and miss, mixed h : 1-h.
 
     Takes rows that were carried; what the first and last turn differ from the mean is kept.
     """
-    c, hit = pl.col, constant_hit_rate(scenario)
-    direct = c("_is_direct")
-    ttft = hit * c("row_ttft_ms") + (1 - hit) * c("_miss_ttft_ms")
-    tpot = hit * c("row_tpot_ms") + (1 - hit) * c("_miss_tpot_ms")
+    hit = constant_hit_rate(scenario)
+
+    def mixed(name: str) -> Number:
+        return hit * rows[name] + (1 - hit) * misses[name]
+
+    ttft, tpot = mixed("row_ttft_ms"), mixed("row_tpot_ms")
     latency = ttft + tpot * (scenario.output_tokens_per_turn - 1)
-    seconds_a_request = hit / c("row_requests_per_s") + (1 - hit) / c("_miss_requests_per_s")
-    shift = latency - c("turn_latency_ms")
-    return points.with_columns(
-        ttft_ms=pl.when(direct).then(ttft).otherwise("ttft_ms"),
-        tpot_ms=pl.when(direct).then(tpot).otherwise("tpot_ms"),
-        turn_latency_ms=pl.when(direct).then(latency).otherwise("turn_latency_ms"),
-        first_turn_latency_ms=c("first_turn_latency_ms") + pl.when(direct).then(shift).otherwise(0.0),
-        last_turn_latency_ms=c("last_turn_latency_ms") + pl.when(direct).then(shift).otherwise(0.0),
-        serving_requests_per_s=pl.when(direct).then(1 / seconds_a_request).otherwise("serving_requests_per_s"),
-        transfer_method=pl.when(direct).then(pl.lit("direct")).otherwise("transfer_method"),
-    )
-
-
-def _mark_direct(points: pl.DataFrame, scenario: Scenario) -> pl.DataFrame:
-    """Adds ``_is_direct`` and the ``_miss_*`` figures (the row's own where nothing misses)."""
-    c = pl.col
-    agg, disagg = (_new_on_hit(scenario, mode) for mode in ("agg", "disagg"))
-    new_on_hit = pl.when(c("serving_mode") == "agg").then(agg).otherwise(disagg)
-    at_context = _near(c("isl_tokens"), scenario.mean_context_tokens) & _near(
-        c("osl_tokens"), scenario.output_tokens_per_turn
-    )
-    is_hit = at_context & _near(c("isl_tokens") - c("prefix_tokens"), new_on_hit) & (c("source") != "roofline")
-    if constant_hit_rate(scenario) == 1.0:
-        return points.with_columns(
-            _is_direct=is_hit,
-            _miss_ttft_ms="row_ttft_ms",
-            _miss_tpot_ms="row_tpot_ms",
-            _miss_requests_per_s="row_requests_per_s",
-        )
-    misses = (
-        points.filter(at_context & _near(c("prefix_tokens"), scenario.shared_prefix_tokens))
-        .unique(_LOAD, keep="first", maintain_order=True)
-        .select(
-            *_LOAD,
-            _miss_ttft_ms="row_ttft_ms",
-            _miss_tpot_ms="row_tpot_ms",
-            _miss_requests_per_s="row_requests_per_s",
-        )
-    )
-    joined = points.join(misses, on=_LOAD, how="left", nulls_equal=True, maintain_order="left")
-    return joined.with_columns(_is_direct=is_hit & c("_miss_ttft_ms").is_not_null())
+    shift = latency - rows["turn_latency_ms"]
+    seconds_a_request = hit / rows["row_requests_per_s"] + (1 - hit) / misses["row_requests_per_s"]
+    return {
+        "ttft_ms": ttft,
+        "tpot_ms": tpot,
+        "turn_latency_ms": latency,
+        "first_turn_latency_ms": rows["first_turn_latency_ms"] + shift,
+        "last_turn_latency_ms": rows["last_turn_latency_ms"] + shift,
+        "serving_requests_per_s": 1 / seconds_a_request,
+    }
 
 
 def _new_on_hit(scenario: Scenario, serving_mode: str) -> float:
@@ -109,5 +136,5 @@ def _new_on_hit(scenario: Scenario, serving_mode: str) -> float:
     return float(np.mean(turn_profile(scenario, prefill_sees_output=serving_mode == "agg").new_on_hit))
 
 
-def _near(value: pl.Expr, target: pl.Expr | float) -> pl.Expr:
+def _near(value: pl.Expr, target: float) -> pl.Expr:
     return (value - target).abs() <= TOKEN_TOLERANCE

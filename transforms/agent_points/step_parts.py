@@ -1,73 +1,72 @@
-"""The parts of an engine step that physics prices, as expressions on the rows of one model."""
+"""The parts of an engine step that physics prices, of the rows of one model."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-import polars as pl
-
-from schemas.dtypes import BYTES_PER_WEIGHT
 from schemas.models import AttentionGroup, ModelSpec
-from transforms.agent_points.columns import by_dtype, kv_element_bytes
 from transforms.agent_points.gpu import Gpu
+from transforms.agent_points.rows import Rows
 from transforms.equations import transfer
 from transforms.equations.kv_memory import kv_read_bytes_per_gpu
 from transforms.equations.roofline_steps import distinct_experts
-from transforms.numbers import Number
+from transforms.numbers import Number, where
 
 #: Rotary part of the keys of every MLA model so far; decode FLOPs are 2 * heads * (2 * latent + rope).
 MLA_ROPE_DIM = 64
-#: Caches whose entries are multiplied in FP8.
-KV_OF_FP8 = ("fp8", "nvfp4")
 
 
 @dataclass(frozen=True)
 class StepParts:
-    """Prices steps of one pool of GPUs, whose columns begin with ``pool`` (empty: an aggregated replica).
+    """Prices steps of one pool of the rows' GPUs, whose columns begin with ``pool`` (empty: an aggregated replica).
 
     tp splits heads and dense weights, cp the tokens of a prefill, all GPUs the experts; dp ranks bring their
     tokens to the same experts.
     """
 
     spec: ModelSpec
+    rows: Rows
     gpu: Gpu
     pool: Literal["", "prefill_", "decode_"] = ""
 
     @property
-    def tp(self) -> pl.Expr:
-        return pl.col(f"{self.pool}tp")
+    def tp(self) -> Number:
+        return self.rows[f"{self.pool}tp"]
 
     @property
-    def dp(self) -> pl.Expr:
-        return pl.col(f"{self.pool}dp")
+    def dp(self) -> Number:
+        return self.rows[f"{self.pool}dp"]
 
     @property
-    def cp(self) -> pl.Expr:
-        return pl.col(f"{self.pool}cp")
+    def cp(self) -> Number:
+        return self.rows[f"{self.pool}cp"]
 
     def decode_attention_ms(self, contexts: Number, tokens: Number) -> Number:
         """``KVt``: attention of one new token for each of ``contexts`` of ``tokens``, all layers."""
         return sum(self._group_decode_ms(group, contexts, tokens) for group in self.spec.attention)
 
     def _group_decode_ms(self, group: AttentionGroup, contexts: Number, tokens: Number) -> Number:
-        in_layer = kv_read_bytes_per_gpu([group], tokens, kv_element_bytes(), self.tp) / group.layers
+        in_layer = kv_read_bytes_per_gpu([group], tokens, self.rows["_kv_element_bytes"], self.tp) / group.layers
         read_ms = 1e3 * contexts * in_layer / self.gpu.hbm_bandwidth_bytes_per_s
         if group.decode_flops_per_pair is not None:
             flops = contexts * tokens * group.decode_flops_per_pair
             # the latent is multiplied in the format that it is cached in
-            peak = pl.when(pl.col("kv_dtype").is_in(KV_OF_FP8)).then(self.gpu.fp8_flops_per_s)
-            compute_ms = transfer.attention_ms(flops, self.tp, peak.otherwise(self.gpu.bf16_flops_per_s))
+            peak = where(self.rows["_kv_is_fp8"], self.gpu.fp8_flops_per_s, self.gpu.bf16_flops_per_s)
+            compute_ms = transfer.attention_ms(flops, self.tp, peak)
             # as a read that would take as long
             read_ms = transfer.overlapped(read_ms, compute_ms * transfer.KERNEL_READ_EFFICIENCY)
         return group.layers * transfer.kernel_read_ms(read_ms)
 
     def prefill_attention_ms(self, requests: Number, flops: Number) -> Number:
         """``A``: attention of that many prefills of ``flops`` each."""
+        return requests * flops * self.attention_ms_per_flop
+
+    @cached_property
+    def attention_ms_per_flop(self) -> Number:
+        """Time of one FLOP of a prefill's attention."""
         peak = self.gpu.attention_flops_per_s
-        efficiency = pl.col("backend").replace_strict(
-            transfer.ATTENTION_EFFICIENCY_OF_ENGINE, default=transfer.ATTENTION_EFFICIENCY, return_dtype=pl.Float64
-        )
         slowdown = transfer.head_size_slowdown(peak, self._head_dim)
-        return requests * slowdown * transfer.attention_ms(flops, self.tp * self.cp, peak, efficiency)
+        return slowdown * transfer.attention_ms(1.0, self.tp * self.cp, peak, self.rows["_attention_efficiency"])
 
     @property
     def _head_dim(self) -> float | None:
@@ -83,22 +82,20 @@ class StepParts:
     @property
     def dense_read_ms(self) -> Number:
         """One read of everything but the experts."""
-        size = by_dtype("linear_dtype", {d: self.spec.non_expert_bytes(d) for d in BYTES_PER_WEIGHT})
-        return self._read_ms(size / self.tp)
+        return self._read_ms(self.rows["_non_expert_bytes"] / self.tp)
 
     @property
     def experts_read_ms(self) -> Number:
         """One read of all experts; 0 on a dense model."""
         if self.spec.moe is None:
-            return pl.lit(0.0)
-        size = by_dtype("expert_dtype", {d: self.spec.expert_bytes(d) for d in BYTES_PER_WEIGHT})
-        return self._read_ms(size / (self.tp * self.dp * self.cp))
+            return 0.0
+        return self._read_ms(self.rows["_expert_bytes"] / (self.tp * self.dp * self.cp))
 
     def unread_experts_ms(self, tokens_of_rank: Number) -> Number:
         """Read of the experts that a step of so many tokens does not touch."""
         moe = self.spec.moe
         if moe is None:
-            return pl.lit(0.0)
+            return 0.0
         touched = distinct_experts(tokens_of_rank * self.dp, moe.experts_per_token, moe.experts) / moe.experts
         return self.experts_read_ms * (1.0 - touched)
 

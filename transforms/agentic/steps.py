@@ -7,7 +7,7 @@ cycle of ``b`` requests the engine prefills b times and decodes OSL - 1 times (M
 the share ``1 - X * prefill`` of TPOT is decode.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -16,10 +16,10 @@ import numpy.typing as npt
 import polars as pl
 
 from schemas.models import ModelSpec
-from transforms.agent_points.gpu import Gpu
+from transforms.agent_points.gpu import Gpu, Pool
+from transforms.agent_points.rows import Rows
 from transforms.agent_points.step_parts import StepParts
 from transforms.equations.kv_memory import attention_flops
-from transforms.numbers import Number
 
 Array = npt.NDArray[np.float64]
 #: What becomes of a decode step at another context. ``scaled``: all of it by the ratio of its physics, as ``ratio``
@@ -42,7 +42,7 @@ class MeasuredSteps:
     contexts).
     """
 
-    row: pl.DataFrame  #: one row, with the columns of ``add_gpu_columns``: what attention is priced for
+    row: pl.DataFrame  #: one row, with the private columns: what attention is priced for
     spec: ModelSpec
     wait_ms: float  #: of TTFT, outside the GPUs
     token_ms: float  #: of a prefill, per new token, beside attention
@@ -53,10 +53,9 @@ class MeasuredSteps:
     def prefill_ms(self, new_tokens: float, cached_tokens: float) -> float:
         """How long one prefill keeps the replica busy: one read of the weights, its products, its attention."""
         flops = float(attention_flops(self.spec.attention, cached_tokens, new_tokens))
-        parts = StepParts(self.spec, Gpu.of_pool("prefill"))
-        fixed = parts.dense_read_ms + parts.experts_read_ms
-        busy = self.row.select(_ms=fixed + parts.prefill_attention_ms(pl.lit(1.0), pl.lit(flops)))["_ms"][0]
-        return self.token_ms * new_tokens + float(busy)
+        parts = self._parts("prefill")
+        busy = parts.dense_read_ms + parts.experts_read_ms + parts.prefill_attention_ms(1.0, flops)
+        return self.token_ms * new_tokens + float(busy[0])
 
     def decode_ms(self, batch: Array, context_tokens: float, overheads: Overheads) -> Array:
         """One decode step of so many requests; loads beyond those measured along the line of the two nearest."""
@@ -68,23 +67,21 @@ class MeasuredSteps:
 
     def attention_ms(self, batch: Array, context_tokens: float) -> Array:
         """Attention of one decode step."""
-        return self._priced(batch, lambda parts: parts.decode_attention_ms(pl.col("_batch"), pl.lit(context_tokens)))
+        return np.asarray(self._parts("decode").decode_attention_ms(batch, context_tokens))
 
     def physics_ms(self, batch: Array, context_tokens: float) -> Array:
         """Weights that one decode step reads, and its attention."""
-        tokens = pl.max_horizontal("_batch", 1.0)
-        weights = self._priced(
-            batch, lambda parts: parts.dense_read_ms + parts.experts_read_ms - parts.unread_experts_ms(tokens)
-        )
-        return weights + self.attention_ms(batch, context_tokens)
+        parts = self._parts("decode")
+        weights = parts.dense_read_ms + parts.experts_read_ms - parts.unread_experts_ms(np.maximum(batch, 1.0))
+        return np.asarray(weights + self.attention_ms(batch, context_tokens))
 
-    def _priced(self, batch: Array, price: Callable[[StepParts], Number]) -> Array:
-        frame = self.row.join(pl.DataFrame({"_batch": batch}), how="cross")
-        return frame.select(_ms=price(StepParts(self.spec, Gpu.of_pool("decode"))))["_ms"].to_numpy()
+    def _parts(self, pool: Pool) -> StepParts:
+        rows = Rows(self.row)
+        return StepParts(self.spec, rows, Gpu.of_rows(rows, pool))
 
 
 def measured_steps(rows: pl.DataFrame, spec: ModelSpec) -> MeasuredSteps:
-    """The steps that the rows of one deployment tell; rows of ``serving_points`` with ``add_gpu_columns``.
+    """The steps that the rows of one deployment tell; rows of ``serving_points`` with the private columns.
 
     Raises ``ValueError`` with the reason where they tell none: one prompt length, or figures that contradict
     each other (prefills that would keep the replica busy for more than all of its time: TTFT was not that of a

@@ -1,0 +1,44 @@
+"""Which rows lie on one curve, for rows that stand in the order of their curves."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from transforms.agent_points.rows import Array, Flags, Indices
+from transforms.configurations import CURVE_ID
+
+
+@dataclass(frozen=True)
+class Curves:
+    """``number`` rises from row to row; within a curve ``batch`` does, NULL first.
+
+    ``has_ties``: rows of one curve may have the same batch.
+    """
+
+    number: npt.NDArray[np.int64]
+    batch: Array
+    has_ties: bool
+
+    @classmethod
+    def of_rows(cls, frame: pl.DataFrame) -> "Curves":
+        """The curves of a frame that is sorted by curve and batch."""
+        number = frame[CURVE_ID].cast(pl.Int64).to_numpy()
+        batch = frame["batch_per_rank"].fill_null(-1.0).to_numpy()
+        ties = (number[1:] == number[:-1]) & (batch[1:] == batch[:-1])
+        return cls(number, batch, bool(ties.any()))
+
+    def in_order(self, sessions: Array, which: Indices) -> Indices:
+        """Places of some rows, curve by curve, in the order of their load: batch, then sessions."""
+        if not self.has_ties:
+            return which
+        return which[np.lexsort((sessions[which], self.batch[which], self.number[which]))]
+
+    def any(self, flags: Flags) -> Flags:
+        """Whether a flag is set in any row of each row's curve."""
+        if not len(flags):
+            return flags
+        starts = np.flatnonzero(np.r_[True, self.number[1:] != self.number[:-1]])
+        lengths = np.diff(np.r_[starts, len(flags)])
+        return np.repeat(np.logical_or.reduceat(flags, starts), lengths)

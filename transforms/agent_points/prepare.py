@@ -1,0 +1,132 @@
+"""Serving points prepared once for all scenarios: what a row is and what its steps are made of stays the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import numpy as np
+import polars as pl
+
+from schemas.catalogue import HardwareCatalogue
+from schemas.models import ModelSpec
+from schemas.scenarios import Scenario
+from transforms.agent_points.aggregated import EngineSteps
+from transforms.agent_points.columns import ROW_FIGURES
+from transforms.agent_points.curves import Curves
+from transforms.agent_points.disaggregated import Pools
+from transforms.agent_points.private import add_private_columns
+from transforms.agent_points.ratio import RatioRows
+from transforms.agent_points.roofline_points import RooflineRows
+from transforms.agent_points.roofline_pools import RooflinePools
+from transforms.agent_points.rows import Flags, Indices, Rows
+from transforms.agent_points.select import Alternatives, Choice
+from transforms.agent_points.workload import Workload
+from transforms.configurations import CONFIGURATION_ID, CURVE_ID, SCHEDULE_ID, number_configurations
+from transforms.numbers import Number
+
+ROOFLINE: Final = "roofline"
+
+
+class Carrier(Protocol):
+    """Rows that are carried to a workload by one method."""
+
+    @property
+    def method(self) -> str:
+        """The ``transfer_method`` of its points."""
+        ...
+
+    def take(self, which: Flags | Indices) -> "Carrier":
+        """Those of the rows."""
+        ...
+
+    def carry(self, workload: Workload) -> dict[str, Number]:
+        """Turn figures and ``serving_requests_per_s`` of each row at the workload."""
+        ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one serving mode, all roofline rows of one preset or all from tables, in the order of their curves.
+
+    ``carriers``: how to carry them, each with the places of its rows.
+    """
+
+    mode: str
+    roofline: str | None
+    rows: Rows
+    curves: Curves
+    alternatives: Alternatives
+    carriers: Sequence[tuple[Carrier, Indices]]
+    _chosen: dict[bytes, "Part"] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def aggregated(self) -> bool:
+        return self.mode == "agg"
+
+    def choose(self, scenario: Scenario) -> Choice:
+        """The rows that the scenario takes."""
+        return self.alternatives.choose(scenario, self.mode, may_be_direct=self.roofline is None)
+
+    def take(self, which: Flags) -> "Part":
+        """Those of the rows. Scenarios mostly choose alike: the last answer is kept."""
+        if which.all():
+            return self
+        key = np.packbits(which).tobytes()
+        if key not in self._chosen:
+            self._chosen.clear()
+            place = np.cumsum(which) - 1
+            self._chosen[key] = Part(
+                self.mode,
+                self.roofline,
+                rows := self.rows.take(which),
+                Curves.of_rows(rows.frame),
+                self.alternatives,
+                [(carrier.take(which[places]), place[places[which[places]]]) for carrier, places in self.carriers],
+            )
+        return self._chosen[key]
+
+
+@dataclass(frozen=True)
+class PreparedPoints:
+    """Serving points of one model, on any hardware, ready to be carried to any scenario."""
+
+    spec: ModelSpec
+    parts: tuple[Part, ...]
+
+
+def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> PreparedPoints:
+    """Rows of the table ``serving_points`` of one model, looked up, numbered and taken apart."""
+    if points.is_empty():
+        return PreparedPoints(spec, ())
+    numbered = number_configurations(add_private_columns(points.rename(ROW_FIGURES), spec, hardware))
+    ordered = numbered.sort(CONFIGURATION_ID, SCHEDULE_ID, CURVE_ID, "batch_per_rank", maintain_order=True)
+    preset = pl.when("_is_roofline").then("backend_version")
+    kinds = ordered.with_columns(_preset=preset).partition_by(
+        "serving_mode", "_preset", as_dict=True, maintain_order=True, include_key=True
+    )
+    with np.errstate(all="ignore"):  # what a row does not say is NaN here
+        parts = (
+            _prepare_part(str(mode), None if name is None else str(name), Rows(frame), spec)
+            for (mode, name), frame in kinds.items()
+        )
+        return PreparedPoints(spec, tuple(parts))
+
+
+def _prepare_part(mode: str, preset: str | None, rows: Rows, spec: ModelSpec) -> Part:
+    every = np.arange(len(rows))
+    carriers: list[tuple[Carrier, Indices]] = []
+    if preset is not None:
+        priced = RooflineRows if mode == "agg" else RooflinePools
+        carriers.append((priced(rows, spec, preset), every))
+    else:
+        c = pl.col
+        told = c("mixed_step_ms").is_not_null() & c("decode_step_ms").is_not_null()
+        apart: Flags = rows.frame.select(
+            told if mode == "agg" else c("source") == "aiconfigurator"
+        ).to_series().to_numpy()  # fmt: skip
+        take_apart = EngineSteps.taken_apart if mode == "agg" else Pools.taken_apart
+        if apart.any():
+            carriers.append((take_apart(rows.take(apart), spec), every[apart]))
+        if not apart.all():
+            carriers.append((RatioRows(rows.take(~apart), spec), every[~apart]))
+    return Part(mode, preset, rows, Curves.of_rows(rows.frame), Alternatives.of_rows(rows.frame), carriers)

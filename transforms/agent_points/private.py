@@ -1,0 +1,52 @@
+"""Private columns that every row brings to the mapping, whatever the scenario: looked up once, then only read."""
+
+import polars as pl
+
+from schemas.catalogue import HardwareCatalogue
+from schemas.dtypes import BYTES_PER_KV_ELEMENT, BYTES_PER_WEIGHT
+from schemas.models import ModelSpec
+from transforms.agent_points.columns import by_dtype
+from transforms.agent_points.cost import usd_per_gpu_hour
+from transforms.agent_points.evidence import batch_range_number, is_evaluated
+from transforms.agent_points.gpu import add_gpu_columns
+from transforms.agent_points.sessions import stations
+from transforms.equations import transfer
+from transforms.equations.engine_steps import VLLM_DISPATCH_MS_PER_LAYER
+from transforms.steps import is_serial
+
+#: Caches whose entries are multiplied in FP8.
+KV_OF_FP8 = ("fp8", "nvfp4")
+
+
+def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> pl.DataFrame:
+    """Rows of ``serving_points`` of one model with the private columns, and the price of their GPUs.
+
+    Those of ``add_gpu_columns``; bytes of the weights and of a KV element; the shape of the ranks, whichever mode.
+    """
+    c = pl.col
+    return add_gpu_columns(points, hardware).with_columns(
+        _kv_element_bytes=by_dtype("kv_dtype", BYTES_PER_KV_ELEMENT),
+        _kv_is_fp8=c("kv_dtype").is_in(KV_OF_FP8),
+        _non_expert_bytes=by_dtype("linear_dtype", {d: spec.non_expert_bytes(d) for d in BYTES_PER_WEIGHT}),
+        _expert_bytes=by_dtype("expert_dtype", {d: spec.expert_bytes(d) for d in BYTES_PER_WEIGHT})
+        if spec.moe
+        else pl.lit(0.0),
+        _attention_efficiency=c("backend").replace_strict(
+            transfer.ATTENTION_EFFICIENCY_OF_ENGINE, default=transfer.ATTENTION_EFFICIENCY, return_dtype=pl.Float64
+        ),
+        _is_serial=is_serial(),
+        _dispatch_ms=pl.when(is_serial()).then(VLLM_DISPATCH_MS_PER_LAYER * spec.layers).otherwise(0.0),
+        _stations=stations(),
+        _rank_tp=pl.coalesce("tp", "decode_tp"),
+        _rank_pp=pl.coalesce("pp", "decode_pp"),
+        _rank_dp=pl.coalesce("dp", "decode_dp"),
+        _prefilling_tp=pl.coalesce("tp", "prefill_tp"),
+        _prefilling_gpus=pl.coalesce(
+            c("tp") * c("pp") * c("dp") * c("cp"),
+            c("prefill_tp") * c("prefill_pp") * c("prefill_dp") * c("prefill_cp"),
+        ),
+        usd_per_gpu_hour=usd_per_gpu_hour(hardware),
+        _is_roofline=c("source") == "roofline",
+        _is_evaluated=is_evaluated(),
+        _batch_range=batch_range_number(),
+    )
