@@ -24,6 +24,8 @@ from prefect.states import Crashed
 from prefect.types.entrypoint import EntrypointType
 
 from pipelines.flow import run_build
+from pipelines.lake.places import is_remote
+from pipelines.object_store.building import workshop
 from pipelines.prefect_runtime import PrefectServer
 from pipelines.summary import print_summary
 from schemas.errors import UserError
@@ -36,7 +38,10 @@ DEPLOYMENT = "agent-pareto"
 def scheduled_build(options: BuildOptions | None = None, run: RunOptions | None = None) -> str:
     """A build with its summary in the log; gives the id of the release that is current after it."""
     options = options or BuildOptions()
-    report = run_build(options, run or RunOptions())
+    with workshop(options, run or RunOptions()) as shop:
+        report = run_build(shop.options, shop.run)
+        if report.published:
+            shop.deliver(report.release)
     print_summary(report, options.out)
     return report.release
 
@@ -76,7 +81,7 @@ def with_absolute_paths(options: BuildOptions) -> BuildOptions:
             else options.aiconfigurator.expanduser().absolute(),
             "aiconfigurator_cache": absolute(options.aiconfigurator_cache),
             "prices": absolute(options.prices),
-            "out": options.out.expanduser().resolve(),
+            "out": options.out if is_remote(options.out) else options.out.expanduser().resolve(),
         }
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from pipelines.commands.tables import print_table
 from pipelines.flow import BuildReport
 from pipelines.incremental import PartitionRecord
+from pipelines.lake.places import is_remote, shown, url_of
 from pipelines.reading import Inputs
 
 PROGRAM = "agent-pareto"
@@ -19,7 +20,7 @@ def print_summary(report: BuildReport, lake: Path) -> None:
     """Rows in and what became of them, points, the best of each hardware, model and scenario, the place."""
     if report.inputs is None:
         print(
-            f"Nothing has changed since release {report.release} of {lake.resolve()}; nothing was published. "
+            f"Nothing has changed since release {report.release} of {shown(lake)}; nothing was published. "
             "--full computes it anew."
         )
         return
@@ -58,8 +59,9 @@ def print_summary(report: BuildReport, lake: Path) -> None:
     _print_best(report, report.inputs)
     if report.pruned:
         print(f"Deleted releases: {', '.join(report.pruned)}")
-    print(f"Release {report.release} in {lake.resolve()}")
-    print(f'Try: {_command()} query "select * from agent_frontier limit 5" --lake {shlex.quote(str(lake))}')
+    print(f"Release {report.release} in {shown(lake)}")
+    place = url_of(lake) if is_remote(lake) else str(lake)
+    print(f'Try: {_command()} query "select * from agent_frontier limit 5" --lake {shlex.quote(place)}')
 
 
 def _command() -> str:

@@ -166,11 +166,14 @@ def build_command(
         import logging
 
         from pipelines.flow import read_ahead, run_build
+        from pipelines.object_store.building import workshop
 
         logging.getLogger("prefect").setLevel(logging.CRITICAL)  # errors are said below, in a sentence
-        with read_ahead(options, run):
+        with workshop(options, run) as shop, read_ahead(shop.options, shop.run):
             server.wait()
-            report = run_build(options, run)
+            report = run_build(shop.options, shop.run)
+            if report.published:
+                shop.deliver(report.release)
     from pipelines.summary import print_summary
 
     print_summary(report, out)

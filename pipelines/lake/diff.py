@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.lake.places import register_store
 from pipelines.lake.reader import Release, find_release
 from pipelines.lake.tables import Table, read_tables
 from pipelines.lake.views import quote_name, scan_sql
@@ -75,6 +76,7 @@ def diff_releases(lake_path: Path, before_id: str, after_id: str) -> ReleaseDiff
     before, after = find_release(lake_path, before_id), find_release(lake_path, after_id)
     connection = duckdb.connect(":memory:")
     try:
+        register_store(connection, after.path)
         changed = _changed_partitions(before, after)
         tables = [_diff_table(connection, before, after, name, changed) for name in POINT_TABLES]
         lost = _lost_rows(connection, before, after)

@@ -1,7 +1,4 @@
-"""Where everything of a lake lies, and how releases are named. No other module builds a lake path.
-
-A lake on an object store would be another ``Lake`` with the same attributes.
-"""
+"""Where everything of a lake lies, and how releases are named. No other module builds a lake path."""
 
 import json
 import re
@@ -11,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from pipelines.lake.places import is_remote, remote_path
 from schemas.errors import UserError
 
 MANIFEST = "manifest.json"
@@ -31,14 +29,19 @@ RELEASE_ID_PATTERN = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
 
 @dataclass(frozen=True)
 class Lake:
-    """The paths of one lake. ``root`` is absolute and free of links."""
+    """The paths of one lake. ``root`` is absolute and free of links; on an object store a ``UPath``."""
 
     root: Path
 
     @classmethod
     def at(cls, path: Path) -> "Lake":
-        """The lake at a path as a user gives it, relative or through a link; it need not exist."""
-        return cls(path.expanduser().resolve())
+        """The lake at a path as a user gives it, relative, through a link or a URL; it need not exist."""
+        return cls(remote_path(path) if is_remote(path) else path.expanduser().resolve())
+
+    @property
+    def remote(self) -> bool:
+        """Whether the lake is on an object store."""
+        return is_remote(self.root)
 
     @property
     def releases(self) -> Path:

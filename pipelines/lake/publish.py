@@ -99,7 +99,7 @@ def switch_to(lake: Lake, release: Release) -> None:
     database = _build_aside(lake, release)
     reached("write_current")
     current = lake.aside(lake.current)
-    write_json(current, _pointer(lake, release.id))
+    write_json(current, pointer_to(lake, release.id))
     replace_file(current, lake.current)
     reached("replace_database")
     _replace_database(lake, database)
@@ -155,7 +155,7 @@ def _replace_database(lake: Lake, aside: Path) -> None:
     replace_file(aside, lake.database)
 
 
-def _pointer(lake: Lake, release_id: str) -> dict[str, Any]:
+def pointer_to(lake: Lake, release_id: str) -> dict[str, Any]:
     """What ``current.json`` is to say: the release, since when, and until when each other one has been current."""
     now = layout.utc_now().astimezone(UTC).isoformat()
     before: dict[str, Any] = {}

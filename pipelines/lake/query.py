@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.lake.places import register_store
 from pipelines.lake.reader import Release, current_release
 from pipelines.lake.sql_guard import check_select
 from pipelines.lake.tables import Table, read_tables
@@ -111,6 +112,7 @@ def open_lake(lake_path: Path) -> Iterator[LakeQuery]:
     spill = Path(tempfile.gettempdir(), f"agent-pareto-query-{os.getpid()}-{os.urandom(4).hex()}")
     connection = duckdb.connect(":memory:")
     try:
+        register_store(connection, release.path)
         tables = read_tables(release.path)
         try:
             create_views(connection, release.path, tables)

@@ -1,10 +1,11 @@
 """Go back to an earlier release, and delete old ones without pulling them from under a reader."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from pipelines.lake import layout
+from pipelines.lake import layout, objects
 from pipelines.lake.durable import explained
 from pipelines.lake.layout import Lake
 from pipelines.lake.locks import publish_lock
@@ -31,6 +32,10 @@ def rollback(lake_path: Path, release_id: str) -> Release:
     Nothing is deleted: rolling forward again is a rollback to the later ID.
     """
     lake = _existing(lake_path)
+    if lake.remote:
+        release = find_release(lake_path, release_id)
+        objects.write_pointer(lake, release.id)
+        return release
     with explained(lake.root), publish_lock(lake):
         release = find_release(lake_path, release_id)
         switch_to(lake, release)
@@ -43,6 +48,8 @@ def relink(lake_path: Path) -> Release:
     Its views name files by absolute paths. Also finishes or undoes what dead processes have left.
     """
     lake = _existing(lake_path)
+    if lake.remote:
+        raise UserError(f"{lake.root} has no DuckDB file to relink: query it with `query --lake {lake.root}`.")
     with explained(lake.root), publish_lock(lake):
         tidy(lake)
         return current_release(lake_path)
@@ -58,8 +65,9 @@ def prune(lake_path: Path, keep: int, grace: timedelta = GRACE) -> Pruned:
         raise UserError("prune keeps at least one release: give --keep 1 or more.")
     lake = _existing(lake_path)
     pruned = Pruned([], [])
-    with explained(lake.root), publish_lock(lake):
-        tidy(lake)
+    with explained(lake.root), nullcontext() if lake.remote else publish_lock(lake):
+        if not lake.remote:
+            tidy(lake)
         current = current_release(lake_path)  # with no current release it is not known what readers use
         until = layout.read_json(lake.current).get("current_until") or {}
         for release in list_releases(lake_path)[:-keep]:
@@ -68,7 +76,7 @@ def prune(lake_path: Path, keep: int, grace: timedelta = GRACE) -> Pruned:
             if grace and layout.utc_now() - _last_use(release, until.get(release.id)) < grace:
                 pruned.left_for_readers.append(release.id)
             else:
-                remove_release(lake, release.path)
+                objects.remove_release(lake, release.id) if lake.remote else remove_release(lake, release.path)
                 pruned.deleted.append(release.id)
     return pruned
 

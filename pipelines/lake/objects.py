@@ -1,0 +1,52 @@
+"""What is written of a lake on an object store outside its releases: the pointer, and what is taken away."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipelines.lake.layout import MANIFEST, Lake
+from pipelines.lake.places import file_system, key_of
+from pipelines.lake.publish import pointer_to
+from schemas.errors import UserError
+
+
+def write_pointer(lake: Lake, release_id: str) -> None:
+    """``current.json``, one object written at once."""
+    store = file_system(lake.root)
+    with explained(lake):
+        store.pipe_file(key_of(lake.current), json.dumps(pointer_to(lake, release_id), indent=2).encode())
+        store.invalidate_cache()
+
+
+def remove_release(lake: Lake, release_id: str) -> None:
+    """Deletes a release; its manifest first, so that it is none from then on."""
+    store, folder = file_system(lake.root), lake.release(release_id)
+    with explained(lake):
+        if store.exists(key_of(folder / MANIFEST)):
+            store.rm_file(key_of(folder / MANIFEST))
+        store.invalidate_cache()
+        if store.exists(key_of(folder)):
+            store.rm(key_of(folder), recursive=True)
+        store.invalidate_cache()
+
+
+@contextmanager
+def explained(remote: Lake) -> Iterator[None]:
+    """What a store refuses, as a sentence."""
+    try:
+        yield
+    except (OSError, _client_errors()) as error:
+        raise UserError(
+            f"The lake {remote.root} cannot be reached or written: {str(error) or type(error).__name__}. What was "
+            "published there before is unchanged."
+        ) from error
+
+
+def _client_errors() -> type[Exception]:
+    """What the S3 client raises beside ``OSError``: no credentials, no such endpoint."""
+    try:
+        from botocore.exceptions import BotoCoreError
+    except ImportError:
+        return OSError
+    errors: type[Exception] = BotoCoreError
+    return errors

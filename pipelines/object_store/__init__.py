@@ -1,0 +1,1 @@
+"""Lakes on object stores: built in a folder of this machine, copied there, the pointer last."""

@@ -1,0 +1,268 @@
+"""A lake at s3://…: built, queried, carried over, rolled back and pruned, against an S3 server on this machine."""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.lake.layout import Lake
+from pipelines.lake.places import file_system, key_of
+from pipelines.lake.query import open_lake
+from pipelines.lake.reader import current_id, current_release, list_releases
+from pipelines.lake.retention import prune, rollback
+from pipelines.object_store.building import working_lake, workshop
+from pipelines.object_store.lock import LOCK_OBJECT, hold_remote
+from schemas.errors import UserError
+from schemas.options import BuildOptions, RunOptions
+from tests.pipelines.builds import build, write_small_table, write_small_tables
+
+COUNT = "select count(*), bit_xor(hash(point_id, tasks_per_hour_per_gpu)) from agent_points"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """An S3-compatible server."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def place(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty prefix of a bucket, and a cache of this machine that is empty too."""
+    import s3fs
+
+    for name, value in {
+        "AWS_ENDPOINT_URL_S3": endpoint, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1", "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    store = s3fs.S3FileSystem()
+    with suppress(FileExistsError):
+        store.mkdir("lakes")
+    return Path(f"s3://lakes/{tmp_path.name}")
+
+
+@pytest.fixture
+def options(place: Path, tmp_path: Path) -> BuildOptions:
+    return BuildOptions(
+        tables=(write_small_tables(tmp_path / "tables", rows=20),), scenarios=("code-agent",), out=place
+    )
+
+
+def build_there(options: BuildOptions, run: RunOptions = RunOptions()) -> str | None:  # noqa: B008 - frozen
+    """As the command does it, without Prefect; the ID, None where nothing has changed."""
+    with workshop(options, run) as shop:
+        built = build(shop.options)
+        if built.release is not None:
+            shop.deliver(built.release)
+        return built.release
+
+
+def figures(lake: Path) -> tuple[object, ...]:
+    with open_lake(lake) as connection:
+        (row,) = connection.query(COUNT).rows()
+        return row
+
+
+@pytest.mark.slow
+def test_what_is_built_there_is_what_is_built_here(options: BuildOptions, tmp_path: Path) -> None:
+    release_id = build_there(options)
+    here = options.model_copy(update={"out": tmp_path / "here"})
+    build(here)
+    assert current_id(Lake.at(options.out)) == release_id
+    assert figures(options.out) == figures(here.out)
+    remote, local = current_release(options.out), current_release(here.out)
+    assert remote.manifest["tables"] == local.manifest["tables"]
+    prefix = key_of(remote.path)
+    there = {key.removeprefix(prefix) for key in file_system(remote.path).find(prefix)}
+    assert there == {f"/{path.relative_to(local.path).as_posix()}" for path in local.path.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_nothing_changed_publishes_nothing_and_a_change_carries_the_rest_over(
+    options: BuildOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = build_there(options)
+    assert build_there(options) is None
+    write_small_table(options.tables[0], "h100-qwen.csv", 40)
+    sent: list[str] = []
+    put = file_system(Lake.at(options.out).root).put_file
+
+    def counted(local: str, key: str, **rest: object) -> None:
+        sent.append(key)
+        put(local, key, **rest)
+
+    monkeypatch.setattr(file_system(Lake.at(options.out).root), "put_file", counted)
+    second = build_there(options)
+    assert second is not None
+    assert first is not None
+    assert second > first
+    assert [release.id for release in list_releases(options.out)] == [first, second]
+    # the points of the two models that are as before were copied inside the store
+    points = [key for key in sent if "/agent_points/" in key]
+    assert points
+    assert all("hardware=h100-sxm" in key for key in points)
+
+
+@pytest.mark.slow
+def test_another_machine_carries_on(options: BuildOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose cache is empty: the current release is fetched, and is as good as one that was built there."""
+    build_there(options)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other machine"))
+    assert build_there(options) is None
+    assert figures(working_lake(options.out)) == figures(options.out)
+
+
+@pytest.mark.slow
+def test_back_and_pruned(options: BuildOptions, tmp_path: Path) -> None:
+    first = build_there(options)
+    write_small_table(options.tables[0], "h100-qwen.csv", 40)
+    second = build_there(options)
+    assert first is not None
+    before = figures(options.out)
+    rollback(options.out, first)
+    assert current_release(options.out).id == first
+    assert figures(options.out) != before
+    # a build after a rollback starts from the release that readers use
+    third = build_there(options)
+    assert third is not None
+    assert current_release(options.out).manifest["previous"] == first
+    assert figures(options.out) == before
+    assert prune(options.out, keep=1).left_for_readers == [first, second]
+    assert prune(options.out, keep=1, grace=timedelta(0)).deleted == [first, second]
+    assert [release.id for release in list_releases(options.out)] == [third]
+    assert figures(options.out) == before
+
+
+@pytest.mark.slow
+def test_a_copy_that_fails_publishes_nothing(options: BuildOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store refuses the manifest, the last file of a release."""
+    first = build_there(options)
+    before = figures(options.out)
+    write_small_table(options.tables[0], "h100-qwen.csv", 40)
+    store = file_system(Lake.at(options.out).root)
+    put = store.put_file
+
+    def refused(local: str, key: str, **rest: object) -> None:
+        if key.endswith("manifest.json"):
+            raise PermissionError(13, "Access Denied")
+        put(local, key, **rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "put_file", refused)
+        with pytest.raises(UserError, match=r"cannot be reached or written: .*Access Denied"):
+            build_there(options)
+    assert current_release(options.out).id == first
+    assert [release.id for release in list_releases(options.out)] == [first]
+    assert figures(options.out) == before
+    assert build_there(options) is not None
+    assert figures(options.out) != before
+
+
+@pytest.mark.slow
+def test_readers_never_see_part_of_a_release(options: BuildOptions) -> None:
+    """A reader that polls while four releases are put in place sees each of them whole."""
+    build_there(options)
+    known = {current_release(options.out).id: figures(options.out)}
+    seen: list[tuple[str, tuple[object, ...]]] = []
+    ended = threading.Event()
+
+    def poll() -> None:
+        while not ended.is_set():
+            with open_lake(options.out) as connection:
+                (row,) = connection.query(COUNT).rows()
+                seen.append((connection.release.id, row))
+
+    reader = threading.Thread(target=poll)
+    reader.start()
+    try:
+        for rows in (30, 35, 40, 45):
+            write_small_table(options.tables[0], "h100-qwen.csv", rows)
+            release_id = build_there(options)
+            assert release_id is not None
+            known[release_id] = figures(options.out)
+    finally:
+        ended.set()
+        reader.join()
+    assert len(seen) >= 4
+    assert all(known[release_id] == row for release_id, row in seen)
+
+
+def test_one_builder_at_a_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Lake.at(place).root
+    told: list[str] = []
+    second = hold_remote(root, 0.0, told.append)
+    with hold_remote(root, 0.0, told.append), pytest.raises(UserError, match=r"is being built by process \d+ of"):
+        second.__enter__()
+    store = file_system(root)
+    assert not store.exists(key_of(root / LOCK_OBJECT))
+    dead = {"token": "x", "user": "u", "host": "h", "pid": 1, "alive_at": time.time() - 3_600}
+    store.pipe_file(key_of(root / LOCK_OBJECT), json.dumps(dead).encode())
+    with hold_remote(root, 0.0, told.append) as lock:
+        lock.check()
+        store.pipe_file(key_of(root / LOCK_OBJECT), json.dumps(dead).encode())
+        with pytest.raises(UserError, match="another one has taken over"):
+            lock.check()
+
+
+def test_the_commands_take_a_url(options: BuildOptions) -> None:
+    build_there(options)
+    run = CliRunner()
+    url = f"s3://{str(options.out).removeprefix('s3:/')}"
+    said = run.invoke(app, ["query", "select count(*) as points from agent_points", "--lake", url, "--format", "csv"])
+    assert said.exit_code == 0
+    assert int(said.stdout.split()[1]) == figures(options.out)[0]
+    assert "current" in run.invoke(app, ["releases", "list", "--lake", url]).stdout
+    with pytest.raises(UserError, match="no DuckDB file to relink"):
+        run.invoke(app, ["releases", "relink", "--lake", url], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("gs://bucket/lake", "gs:// is not known"),
+        ("s3://lakes/nothing-here", "There is no lake at"),
+    ],
+)
+def test_what_is_not_there_is_said(place: Path, url: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        current_release(Path(url))
+
+
+def test_a_query_reads_nothing_else_of_the_bucket(options: BuildOptions) -> None:
+    build_there(options)
+    store = file_system(Lake.at(options.out).root)
+    store.pipe_file("lakes/secret.csv", b"a,b\n1,2\n")
+    with open_lake(options.out) as connection, pytest.raises(UserError, match="reads the lake's tables only"):
+        connection.query("select * from read_csv('s3://lakes/secret.csv')")
+
+
+@pytest.mark.slow
+def test_the_same_points(options: BuildOptions, tmp_path: Path) -> None:
+    """Row by row, by way of the partitions' files."""
+    from pipelines.release_contents import open_contents
+
+    build_there(options)
+    here = options.model_copy(update={"out": tmp_path / "here"})
+    build(here)
+    frames = [
+        open_contents(lake).read("agent_points", ["h100-sxm"], "qwen3-32b", "code-agent").sort("point_id")
+        for lake in (options.out, here.out)
+    ]
+    assert frames[0].height >= 20
+    assert frames[0].equals(frames[1])
