@@ -173,7 +173,7 @@ def _solve_on_table(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame:
 
 
 def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame:
-    """The roofline knows every load: R is evaluated, not interpolated."""
+    """The roofline knows every load: R is evaluated, not interpolated, at the batch that the sessions fill."""
     if brackets.is_empty():
         return brackets
     spec = setting.spec
@@ -183,20 +183,26 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
     preset = str(brackets["backend_version"].first())
     reload_s = reload_ms(rows, setting.scenario, spec, setting.options)[0] / 1e3
 
-    def latency_s(b: loop.Array) -> loop.Array:
-        times = turn_times(preset, replica, b, workload, spec)
-        return np.asarray(times.latency_s(workload.output_tokens) + reload_s)
+    stations, wanted = rows["_stations"], rows["_wanted"]
 
-    high = np.maximum(brackets["_wanted"].to_numpy(), 1.0)
-    solved = _in_flight(
-        brackets, latency_s, np.zeros_like(high), high, setting.scenario.think_time_s, setting.options.closed_loop
-    )
-    times = turn_times(preset, replica, solved, workload, spec)
-    wanted = rows["_wanted"]
+    def sessions_at(batch: loop.Array) -> loop.Array:
+        """Requests in flight are throughput times latency: the batch itself in the article's preset alone."""
+        times = turn_times(preset, replica, batch, workload, spec)
+        latency_s = times.latency_s(workload.output_tokens) + reload_s
+        in_flight = loop.in_flight_per_station(times.requests_per_s, latency_s, stations)
+        rho = loop.activity_fraction(latency_s, setting.scenario.think_time_s)
+        return np.asarray(loop.sessions_that_fill(in_flight, rho, stations, setting.options.closed_loop))
+
+    batch = loop.solve_load(sessions_at, wanted)
+    served = ~np.isnan(batch)
+    times = turn_times(preset, replica, np.where(served, batch, rows["batch_per_rank"]), workload, spec)
     rows = rows.with_figures(
-        times.figures(workload.output_tokens), sessions=np.where(wanted > 0, wanted, rows["sessions"])
+        times.figures(workload.output_tokens),
+        sessions=np.where(served & (wanted > 0), wanted, rows["sessions"]),
     )
-    return add_reload(rows, setting.scenario, spec, setting.options).to_frame()
+    solved = add_reload(rows, setting.scenario, spec, setting.options).to_frame()
+    beyond = pl.when(~pl.Series(served)).then(pl.lit("more_sessions_than_table"))
+    return solved.with_columns(_end_reason=beyond.otherwise(None))
 
 
 def _in_flight(

@@ -12,6 +12,7 @@ from transforms.equations.closed_loop import (
     in_flight_of_sessions,
     sessions_that_fill,
     solve_in_flight,
+    solve_load,
     turns_per_s,
 )
 
@@ -109,3 +110,14 @@ def test_more_sessions_and_longer_pauses(
     assert throughput(sessions, pause_s + longer_s) <= now * (1 + 1e-9)
     assert throughput(sessions + more, pause_s) / (sessions + more) <= now / sessions * (1 + 1e-9)
     assert throughput(sessions + more, pause_s) >= now * (1 - 1e-9)
+
+
+def test_the_load_that_fills() -> None:
+    """Two sessions a unit of load, ten at most, fewer from a load of 12 on."""
+
+    def sessions_at(load: Array) -> Array:
+        return np.where(load < 12, np.minimum(2 * load, 10), 9.0)
+
+    solved = solve_load(sessions_at, np.array([0.0, 1.0, 5.0, 9.5, 12.0]))
+    assert solved[:4] == pytest.approx([0.0, 0.5, 2.5, 4.75], abs=1e-12)
+    assert np.isnan(solved[4])

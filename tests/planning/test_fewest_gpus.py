@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from schemas.scenarios import Scenario
 from tests.planning.curves import BY_HAND, PAUSE_S, curve
-from tests.transforms.factory import MIXED_BACKENDS, agent_points, article_scenario, setting, shipped_points, solved
+from tests.transforms.factory import (
+    MIXED_BACKENDS,
+    agent_points,
+    article_scenario,
+    roofline_points,
+    setting,
+    shipped_points,
+    solved,
+)
 from transforms.configurations import CONFIGURATION
 from transforms.equations import closed_loop as loop
 from transforms.planning.fewest_gpus import fewest_gpus
@@ -218,6 +226,19 @@ def test_the_plan_is_an_operating_point_of_real_tables(mode: str, sessions: int,
         for point in same_configuration((replicas - 1) * size):
             meets = point["feasible"] and point["sessions_admitted"] == sessions
             assert not (meets and float(str(point["turn_latency_ms"])) <= longest_ms)
+
+
+@pytest.mark.parametrize("sessions", [3, 9, 20, 40])
+def test_between_rows_of_the_roofline(sessions: int) -> None:
+    """Operating points evaluate the roofline where the plan goes straight from row to row: R within 3 %."""
+    points = roofline_points("h200-sxm", "llama-3-1-8b", "calibrated", tp=2, weight_dtype="fp8", serving_mode="agg")
+    scenario = article_scenario("research-agent", sessions=sessions, gpus=2)
+    shared = setting("h200-sxm", "llama-3-1-8b", scenario)
+    (exact,) = solved(points, shared).to_dicts()
+    of = Loop(scenario.turns, scenario.think_time_s, scenario.output_tokens_per_turn)
+    row = plan(agent_points(points, shared), sessions, NONE, of)
+    assert (row["replicas"], exact["feasible"], exact["sessions_admitted"]) == (1, True, sessions)
+    assert row["turn_latency_ms"] == pytest.approx(exact["turn_latency_ms"], rel=0.03)
 
 
 def test_limits_turned_round() -> None:

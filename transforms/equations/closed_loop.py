@@ -15,6 +15,8 @@ ClosedLoop = Literal["arrival", "article"]
 Array = npt.NDArray[np.float64]
 #: Halvings of the range: 2^-52 of it is below the rounding of a number.
 BISECTIONS = 52
+#: Doublings of a load from 1 on: to 10^6, beyond any batch.
+DOUBLINGS = 20
 
 
 def activity_fraction(turn_latency_s: Number, think_time_s: Number) -> Number:
@@ -84,12 +86,33 @@ def solve_in_flight(
     ``lowest`` and ``highest``; where no sign changes there, the nearer end is returned.
     ``latency_s`` maps an array of b to the turn latencies R. All arrays of one length.
     """
+
+    def sessions_at(in_flight: Array) -> Array:
+        rho = activity_fraction(latency_s(in_flight), think_time_s)
+        return np.asarray(sessions_that_fill(in_flight, rho, 1.0, closed_loop))
+
+    return _bisect(sessions_at, sessions_per_station, lowest, highest)
+
+
+def solve_load(sessions_at: Callable[[Array], Array], sessions: Array) -> Array:
+    """A load at which so many sessions are served, below the first of 1, 2, 4, … that serves them; NaN where none does.
+
+    ``sessions_at`` maps an array of loads (a batch, say) to the sessions that keep them up, 0 at 0. For engines whose
+    requests in flight are not the batch: at saturation a larger batch belongs to no more sessions.
+    """
+    low, high = np.zeros_like(sessions), np.ones_like(sessions)
+    for _ in range(DOUBLINGS):
+        too_few = sessions_at(high) < sessions
+        low, high = np.where(too_few, high, low), np.where(too_few, 2.0 * high, high)
+    solved = _bisect(sessions_at, sessions, low, high)
+    return np.where(sessions_at(high) < sessions, np.nan, solved)
+
+
+def _bisect(sessions_at: Callable[[Array], Array], sessions: Array, lowest: Array, highest: Array) -> Array:
     low, high = lowest.astype(np.float64), highest.astype(np.float64)
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        rho = activity_fraction(latency_s(middle), think_time_s)
-        sessions = sessions_that_fill(middle, rho, 1.0, closed_loop)
-        too_many = sessions > sessions_per_station
+        too_many = sessions_at(middle) > sessions
         high = np.where(too_many, middle, high)
         low = np.where(too_many, low, middle)
     return (low + high) / 2
