@@ -112,11 +112,11 @@ def find(options: BuildOptions) -> Found:
     if options.evaluation is not None:
         load_evaluation(options.evaluation)  # a wrong file is said before the work begins
     hardware, models = load_hardware(options.hardware), load_models(options.models)
+    prices = load_prices(options.prices, hardware)
     scenarios = load_scenarios(options.scenarios)
     files = find_files((SHIPPED_TABLES,) if options.uses_shipped_tables else options.tables)
     if options.source is not None:
         files += ask_aiconfigurator(options, scenarios, hardware, models)
-    prices = load_prices(options.prices, hardware)
     return Found(
         options,
         with_prices(hardware, prices),

@@ -2,14 +2,19 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from pipelines.figures import Kind
+
 _COLUMNS = {
+    "hardware": "hardware",
     "turn_latency_ms": "turn\nms",
     "tasks_per_hour_per_gpu": "tasks/h\nper GPU",
     "e2e_tokens_per_s_per_user": "tokens/s\nper user",
+    "usd_per_task": "USD\nper task",
     "sessions": "sessions",
     "max_sessions": "sessions\nthat fit",
     "shape": "replica",
@@ -19,8 +24,9 @@ _COLUMNS = {
     "binding_limit": "limit",
 }
 _SQL = """
-    select weight_dtype, turn_latency_ms, tasks_per_hour_per_gpu, e2e_tokens_per_s_per_user, sessions, max_sessions,
-           backend, transfer_method, binding_limit, interpolated,
+    select hardware, model, scenario, scenario_name, weight_dtype, turn_latency_ms, tasks_per_hour_per_gpu,
+           e2e_tokens_per_s_per_user, usd_per_task, sessions, max_sessions, backend, transfer_method, binding_limit,
+           interpolated, feasible, infeasible_reason, on_frontier,
            case serving_mode
              when 'agg' then concat('tp', tp, case when pp > 1 then concat(' pp', pp) else '' end,
                                     case when dp > 1 then concat(' dp', dp) else '' end)
@@ -28,42 +34,67 @@ _SQL = """
                          else '' end, ') + ', decode_workers, 'x(tp', decode_tp,
                          case when decode_dp > 1 then concat(' dp', decode_dp) else '' end, ')')
            end as shape
-    from agent_frontier
-    where on_frontier and hardware = ? and model = ? and scenario = ?
-    order by weight_dtype, turn_latency_ms
+    from {table}
+    where list_contains(?, hardware) and model = ? and scenario = ?
+    order by list_position(?, hardware), weight_dtype, turn_latency_ms, point_id
 """
 
 
 def frontier_command(
-    hardware: Annotated[str, typer.Option("--hardware", help="GPU: slug or alias.")],
+    hardware: Annotated[list[str], typer.Option("--hardware", help="GPU: slug or alias; may be repeated.")],
     model: Annotated[str, typer.Option("--model", help="Model: slug or alias.")],
     scenario: Annotated[str, typer.Option("--scenario", help="Scenario: slug.")],
     lake: Annotated[Path, typer.Option("--lake", help="The lake's folder.")] = Path("lake"),
+    png: Annotated[Path | None, typer.Option("--png", help="Write the figure as a picture of pixels.")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write the figure as a picture of lines.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write the figure as a page; works offline.")] = None,
 ) -> None:
-    """Show a frontier: turn latency against tasks an hour per GPU, with the configurations on it."""
+    """Show a frontier: turn latency against tasks an hour per GPU, with the configurations on it.
+
+    A figure file has the points below the frontier and beyond the KV wall too, lighter; its numbers are the table's.
+    """
     from pipelines.commands.tables import print_table
     from pipelines.lake.query import open_lake
     from schemas.errors import UserError
 
+    asked: dict[Kind, Path | None] = {"png": png, "svg": svg, "html": html}
+    figures = {kind: path for kind, path in asked.items() if path is not None}
     with open_lake(lake) as connection:
-        hardware, model, scenario = (
-            _slug(
-                [str(row[0]) for row in connection.query(f"select distinct {kind} from agent_points").rows()],
-                given,
-                kind,
-            )
-            for kind, given in (("hardware", hardware), ("model", model), ("scenario", scenario))
-        )
-        result = connection.query(_SQL, [hardware, model, scenario])
+
+        def slug(given: str, kind: str) -> str:
+            known = connection.query(f"select distinct {kind} from agent_points").rows()
+            return _slug([str(row[0]) for row in known], given, kind)
+
+        gpus = list(dict.fromkeys(slug(given, "hardware") for given in hardware))
+        model, scenario = slug(model, "model"), slug(scenario, "scenario")
+        table = "agent_points" if figures else "agent_frontier"
+        result = connection.query(_SQL.format(table=table), [gpus, model, scenario, gpus])
         points = [dict(zip(result.columns, row, strict=True)) for row in result.rows()]
-    if not points:
-        raise UserError(
-            f"No feasible point of {model} on {hardware} at {scenario}; see why with: agent-pareto query "
+    best = [point for point in points if point["on_frontier"]]
+    missing = [gpu for gpu in gpus if gpu not in {point["hardware"] for point in best}]
+    for gpu in missing:
+        said = (
+            f"No feasible point of {model} on {gpu} at {scenario}; see why with: agent-pareto query "
             '"select infeasible_reason, count(*) from agent_points where '
-            f"hardware = '{hardware}' and model = '{model}' and scenario = '{scenario}' group by 1\""
+            f"hardware = '{gpu}' and model = '{model}' and scenario = '{scenario}' group by 1\""
         )
-    print_table(tuple(_COLUMNS.values()), ([_cell(point[name]) for name in _COLUMNS] for point in points))
-    _plot(points, f"{hardware}, {model}, {scenario}")
+        if len(missing) == len(gpus):
+            raise UserError(said)
+        typer.echo(said, err=True)
+    shown = dict(_COLUMNS)
+    if len(gpus) == 1:
+        del shown["hardware"]
+    if all(point["usd_per_task"] is None for point in best):
+        del shown["usd_per_task"]
+    print_table(tuple(shown.values()), ([_cell(point[name]) for name in shown] for point in best))
+    _plot(best, f"{', '.join(gpus)}; {model}, {scenario}")
+    if figures:
+        from pipelines.figures import frontier_spec, write_figure
+
+        spec = frontier_spec(points, model, str(points[0]["scenario_name"]))
+        for kind, path in figures.items():
+            write_figure(spec, kind, path)
+            print(f"Figure: {path}")
 
 
 def _slug(slugs: list[str], name: str, kind: str) -> str:
@@ -91,12 +122,16 @@ def _plot(points: list[dict[str, object]], title: str) -> None:
     import plotext
 
     plotext.clear_figure()
-    for dtype in sorted({str(point["weight_dtype"]) for point in points}):
-        of_dtype = [point for point in points if point["weight_dtype"] == dtype]
+    several = len({point["hardware"] for point in points}) > 1
+    lines: dict[str, list[dict[str, object]]] = {}
+    for point in points:
+        name = f"{point['hardware']} {point['weight_dtype']}" if several else str(point["weight_dtype"])
+        lines.setdefault(name, []).append(point)
+    for name, line in lines.items():
         plotext.plot(
-            [float(str(point["turn_latency_ms"])) / 1e3 for point in of_dtype],
-            [float(str(point["tasks_per_hour_per_gpu"])) for point in of_dtype],
-            label=dtype,
+            [float(str(point["turn_latency_ms"])) / 1e3 for point in line],
+            [float(str(point["tasks_per_hour_per_gpu"])) for point in line],
+            label=name,
             marker="braille",
         )
     plotext.title(title)
