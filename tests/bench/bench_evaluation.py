@@ -1,8 +1,8 @@
 """How far the mapping is from AIConfigurator's own estimates of agent turns, beside two plain baselines.
 
-``python -m tests.bench.bench_evaluation [FOLDER]``. The folder holds one folder for each hardware and model with
-``standard_*/{agg,disagg}`` and ``turn_*/{agg,disagg}``; by default the fidelity tables kept outside the repository
-(``AGENT_PARETO_SHARED`` names their root).
+``python -m tests.bench.bench_evaluation [FOLDER]...``. A folder holds one folder for each hardware, model and engine
+with ``standard_*/{agg,disagg}`` and ``turn_*/{agg,disagg}``; by default ``tests/evaluation/engines``, and the fidelity
+tables that are kept outside the repository (``AGENT_PARETO_SHARED`` names their root).
 """
 
 import argparse
@@ -27,41 +27,44 @@ from transforms.agent_points.ratio import RatioRows
 from transforms.agent_points.roofline_points import RooflineRows
 from transforms.agent_points.rows import Rows
 from transforms.agent_points.workload import agent_workload
-from transforms.evaluation import FIGURES, Carry, Comparison, compare_points
+from transforms.evaluation import FIGURES, PARTNER, Carry, Comparison, compare_points
 
 SHARED = Path(os.environ.get("AGENT_PARETO_SHARED", Path(__file__).parents[3] / "shared"))
 FIDELITY = SHARED / "tables" / "aiconfigurator" / "fidelity"
+ENGINES = Path(__file__).parents[1] / "evaluation" / "engines"
 _ERRORS = ("mean", "p90", "signed")
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Prints the errors of the mapping and of the baselines, by serving mode, and by hardware and model."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?", default=FIDELITY)
-    folder = parser.parse_args(list(arguments)).folder
-    if not folder.is_dir():
-        print(f"evaluation skipped: no tables at {folder}; AGENT_PARETO_SHARED names the folder they are kept in")
-        return
+    parser.add_argument("folders", type=Path, nargs="*")
+    folders = parser.parse_args(list(arguments)).folders or [ENGINES, FIDELITY]
+    for folder in folders:
+        if not folder.is_dir():
+            print(f"no tables at {folder}; AGENT_PARETO_SHARED names the folder that the larger ones are kept in")
+    folders = [folder for folder in folders if folder.is_dir()]
     for mode in ("agg", "disagg"):
-        standard, reference = (read_points(folder, f"{kind}*/{mode}") for kind in ("standard_", "turn_"))
+        standard, reference = (read_points(folders, f"{kind}*/{mode}") for kind in ("standard_", "turn_"))
         if standard.is_empty() or reference.is_empty():
             continue
         results = {name: compare(standard, reference, carry) for name, carry in METHODS.items()}
         any_result = results["transfer"]
+        pairs = any_result.pairs.with_columns(deployment=pl.concat_str("hardware", pl.lit(" "), "model"))
         print(
-            f"\n{mode}: {any_result.pairs.height:,} of {any_result.reference_points:,} reference points have a partner"
+            f"\n{mode}: {pairs.height:,} of {any_result.reference_points:,} reference points have a partner, "
+            f"of {_configurations(pairs, reference):,} configurations"
         )
         print_table(_columns("method"), (_row(name, result.pairs) for name, result in results.items()))
-        pairs = any_result.pairs.with_columns(deployment=pl.concat_str("hardware", pl.lit(" "), "model"))
-        print("the transfer, by hardware and model, by turn and by batch")
-        for grouping in ("deployment", "turn", "batch_range"):
+        print("the transfer, by engine, by hardware and model, by turn and by batch")
+        for grouping in ("backend", "deployment", "turn", "batch_range"):
             groups = pairs.sort("batch_per_rank").partition_by(grouping, as_dict=True, maintain_order=True)
             print_table(_columns(grouping.replace("_", " ")), (_row(str(key[0]), part) for key, part in groups.items()))
 
 
-def read_points(folder: Path, pattern: str) -> pl.DataFrame:
+def read_points(folders: Sequence[Path], pattern: str) -> pl.DataFrame:
     """The serving points of the tables under the folders that match, or under a folder's own folders."""
-    paths = sorted(folder.glob(f"*/{pattern}")) or sorted(folder.glob(pattern))
+    paths = [path for folder in folders for path in sorted(folder.glob(f"*/{pattern}")) or sorted(folder.glob(pattern))]
     try:
         files = find_files(paths)
     except UserError:
@@ -99,6 +102,11 @@ METHODS: dict[str, Carry] = {
     "plain ratio": _baseline(RatioRows),
     "transfer": carry_points,
 }
+
+
+def _configurations(pairs: pl.DataFrame, reference: pl.DataFrame) -> int:
+    """Deployments at one load that were compared, whatever the turn."""
+    return reference.join(pairs.select("point_id"), on="point_id", how="semi").select(PARTNER).n_unique()
 
 
 def _columns(first: str) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def test_two_tables_say_more_than_one() -> None:
 def test_errors_on_the_fidelity_tables(shared: Path, mode: str) -> None:
     """H100, H200 and B200, dense and MoE with attention data parallelism, five turns, from one standard table."""
     folder = shared / "tables" / "aiconfigurator" / "fidelity"
-    standard, reference = (read_points(folder, f"{kind}*/{mode}") for kind in ("standard_", "turn_"))
+    standard, reference = (read_points([folder], f"{kind}*/{mode}") for kind in ("standard_", "turn_"))
     result = compare(standard, reference, carry_points)
     assert result.pairs.height == {"agg": 3_276, "disagg": 55}[mode]
     found = errors(result.pairs)
