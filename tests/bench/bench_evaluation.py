@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         pairs = any_result.pairs.with_columns(deployment=pl.concat_str("hardware", pl.lit(" "), "model"))
         print(
             f"\n{mode}: {pairs.height:,} of {any_result.reference_points:,} reference points have a partner, "
-            f"of {_configurations(pairs, reference):,} configurations"
+            f"of {configurations(pairs, reference):,} configurations"
         )
         print_table(_columns("method"), (_row(name, result.pairs) for name, result in results.items()))
         print("the transfer, by engine, by hardware and model, by turn and by batch")
@@ -104,7 +104,7 @@ METHODS: dict[str, Carry] = {
 }
 
 
-def _configurations(pairs: pl.DataFrame, reference: pl.DataFrame) -> int:
+def configurations(pairs: pl.DataFrame, reference: pl.DataFrame) -> int:
     """Deployments at one load that were compared, whatever the turn."""
     return reference.join(pairs.select("point_id"), on="point_id", how="semi").select(PARTNER).n_unique()
 
