@@ -21,10 +21,8 @@ from tests.sources.test_generic import ROW, SAYS
 from tests.sources.test_generic import csv as generic_csv
 from tests.sources.test_inferencex import API_ROW, DISAGG_ROW, api
 from tests.transforms.factory import agent_points, judged
-from tests.transforms.test_identity import parts, private
-from transforms.agent_points.gpu import Gpu
-from transforms.agent_points.ratio import carry_by_ratio
-from transforms.agent_points.workload import agent_workload
+from tests.transforms.test_identity import carried_by, parts
+from transforms.agent_points.ratio import RatioRows
 from transforms.serving_points import new_points
 
 #: Files of each source, with what the user says beside them.
@@ -72,14 +70,12 @@ def test_as_they_are(source: str) -> None:
 
 @pytest.mark.parametrize("source", FILES)
 def test_by_ratio(source: str) -> None:
-    for rows, shared in parts(points_of(source)):
-        agg = rows["serving_mode"].unique().to_list() == ["agg"]
-        workload = agent_workload(shared.scenario, shared.spec.attention, prefill_sees_output=agg)
-        carried = carry_by_ratio(private(rows), workload, shared.spec, Gpu.of_pool("prefill"), Gpu.of_pool("decode"))
-        assert set(carried["transfer_method"]) == {"ratio"}
-        assert_own_figures(carried, rows)
-        rate = carried["serving_requests_per_s"].to_list()
-        assert rate == pytest.approx(carried["row_requests_per_s"].to_list(), rel=PARTS_TOLERANCE)
+    for (mode,), points in points_of(source).partition_by("serving_mode", as_dict=True).items():
+        for rows, shared in parts(points):
+            carried = carried_by(RatioRows, rows, shared, str(mode))
+            assert_own_figures(carried, rows)
+            rate = carried["serving_requests_per_s"].to_list()
+            assert rate == pytest.approx(carried["row_requests_per_s"].to_list(), rel=PARTS_TOLERANCE)
 
 
 def assert_own_figures(carried: pl.DataFrame, rows: pl.DataFrame) -> None:
