@@ -34,7 +34,7 @@ def number_configurations(points: pl.DataFrame) -> pl.DataFrame:
     Measured lengths vary from run to run of one workload: there the lengths that name it count.
     """
     # most columns are the same in all rows of a model: only the others tell rows apart
-    several = points.select(pl.col(CONFIGURATION).n_unique() > 1).row(0)
+    several = points.select(pl.col(CONFIGURATION).ne_missing(pl.col(CONFIGURATION).first()).any()).row(0)
     telling = [name for name, differs in zip(CONFIGURATION, several, strict=True) if differs]
     lengths = (pl.coalesce(f"{name}_nominal_tokens", f"{name}_tokens").alias(name) for name in ("isl", "osl"))
     keys: dict[str, tuple[str | pl.Expr, ...]] = {

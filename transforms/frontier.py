@@ -1,5 +1,6 @@
 """The Pareto frontier of each group of agent points (MODEL section 6)."""
 
+from bisect import bisect_left
 from typing import Final
 
 import numpy as np
@@ -54,21 +55,29 @@ def frontier_2d(cost: Array, gain: Array) -> npt.NDArray[np.bool_]:
 def frontier_3d(cost: Array, gain: Array, second_cost: Array) -> npt.NDArray[np.bool_]:
     """The same with a second cost. Equal coordinates stand or fall together."""
     result = np.zeros(len(cost), np.bool_)
-    candidates = np.lexsort((second_cost, -gain, cost))
-    # A point that is best at something is never beaten by one that is not: walk in order of cost and
-    # keep the points that nobody seen so far beats.
-    kept_gain, kept_second = np.empty(len(cost)), np.empty(len(cost))
-    kept = 0
-    last: tuple[float, float, float] | None = None
-    for index in candidates:
-        here = (cost[index], gain[index], second_cost[index])
-        if here == last:
-            result[index] = True
-            continue
-        beaten = (kept_gain[:kept] >= here[1]) & (kept_second[:kept] <= here[2])
-        if not beaten.any():
-            result[index] = True
-            kept_gain[kept], kept_second[kept] = here[1], here[2]
-            kept += 1
-            last = here
+    order = np.lexsort((second_cost, -gain, cost))
+    axes = np.stack((gain, second_cost, cost))[:, order]
+    first_of_equals = np.r_[True, (axes[:, 1:] != axes[:, :-1]).any(axis=0)][: len(order)]
+    gains, seconds, _ = axes[:, first_of_equals]
+    keeps = np.zeros(len(gains), np.bool_)
+    # Who comes first in the order of cost, then gain, is beaten by none that comes later. Of the points seen so far
+    # only a staircase counts, gain and second cost rising together: a point is beaten if the first step with its gain
+    # or more costs no more. What the steps so far beat goes out a block at a time, the rest is looked at one by one.
+    step_gains, step_seconds = [np.inf], [np.inf]
+    start, size = 0, 64
+    while start < len(gains):
+        block = slice(start, start + size)
+        step = np.searchsorted(step_gains, gains[block])
+        for place in start + np.flatnonzero(np.asarray(step_seconds)[step] > seconds[block]):
+            here, second = float(gains[place]), float(seconds[place])
+            at = bisect_left(step_gains, here)
+            if step_seconds[at] <= second:
+                continue
+            keeps[place] = True
+            # steps with less gain that cost as much or more count no longer
+            lowest = bisect_left(step_seconds, second, 0, at)
+            at += step_gains[at] == here
+            step_gains[lowest:at], step_seconds[lowest:at] = [here], [second]
+        start, size = start + size, min(2 * size, 4096)
+    result[order] = keeps[np.cumsum(first_of_equals) - 1]
     return result

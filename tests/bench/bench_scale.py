@@ -86,7 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ratio-rows", type=int, default=100_000, help="serving points of the comparison")
     parser.add_argument("--loop-rows", type=int, default=2_000, help="points of the Python loop")
     options = parser.parse_args([] if arguments is None else arguments)
-    print_ratios(options.ratio_rows, options.loop_rows)
+    if options.ratio_rows:
+        print_ratios(options.ratio_rows, options.loop_rows)
     results = [_in_child(copies) for copies in options.copies]
     for one, other in itertools.pairwise(results):
         points, seconds, memory = (other[name] / one[name] for name in ("agent_points", "seconds", "peak_mib"))

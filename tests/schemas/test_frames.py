@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from schemas.fields import Field
-from schemas.frames import FrameError, conform, empty_frame, in_columns_of, schema_of, validate
+from schemas.frames import FrameError, conform, empty_frame, in_columns_of, is_right, schema_of, validate
 from schemas.tables import TABLES
 
 ROWS = 3
@@ -52,7 +52,9 @@ def failing_columns(frame: pl.DataFrame, table: str) -> set[str]:
     try:
         schema_of(table).validate(frame, lazy=True)
     except pa.errors.SchemaErrors as error:
+        assert not is_right(frame, table)
         return set(error.failure_cases["column"].to_list())
+    assert is_right(frame, table)
     return set()
 
 

@@ -21,7 +21,7 @@ from transforms.agent_points.roofline_pools import RooflinePools
 from transforms.agent_points.rows import Flags, Indices, Rows
 from transforms.agent_points.select import Alternatives, Choice
 from transforms.agent_points.workload import Workload
-from transforms.configurations import CONFIGURATION_ID, CURVE_ID, SCHEDULE_ID, number_configurations
+from transforms.configurations import CURVE_ID, number_configurations
 from transforms.numbers import Number
 
 ROOFLINE: Final = "roofline"
@@ -99,7 +99,7 @@ def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCata
     if points.is_empty():
         return PreparedPoints(spec, ())
     numbered = number_configurations(add_private_columns(points.rename(ROW_FIGURES), spec, hardware))
-    ordered = numbered.sort(CONFIGURATION_ID, SCHEDULE_ID, CURVE_ID, "batch_per_rank", maintain_order=True)
+    ordered = numbered.sort(CURVE_ID, "batch_per_rank", maintain_order=True)
     preset = pl.when("_is_roofline").then("backend_version")
     kinds = ordered.with_columns(_preset=preset).partition_by(
         "serving_mode", "_preset", as_dict=True, maintain_order=True, include_key=True

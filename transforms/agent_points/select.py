@@ -15,7 +15,6 @@ from transforms.numbers import Number
 #: Tables state whole tokens.
 TOKEN_TOLERANCE = 0.5
 WORKLOAD = ("isl_tokens", "osl_tokens", "prefix_tokens")
-_MISS_FIGURES = ("row_ttft_ms", "row_tpot_ms", "row_requests_per_s")
 
 
 @dataclass(frozen=True)
@@ -49,27 +48,28 @@ class Alternatives:
     """The workloads between which a scenario chooses, for rows of one serving mode and source.
 
     Loads whose rows offer the same workloads choose alike: ``offers`` has one row for each such set (``_set``) and
-    workload of it, ``offer`` the place of each row's own there, ``load`` a number of its configuration and load.
+    workload of it, ``offer`` the place of each row's own there. ``loads`` has each row's configuration and load.
     """
 
     offers: pl.DataFrame
     offer: Indices
-    load: Indices
+    loads: pl.DataFrame
 
     @classmethod
     def of_rows(cls, frame: pl.DataFrame) -> "Alternatives":
         c = pl.col
-        numbered = frame.select(
-            *WORKLOAD,
-            _load=pl.struct(SCHEDULE_ID, "batch_per_rank").rank("dense"),
-            _workload=pl.struct(*WORKLOAD).rank("dense").cast(pl.String),
-        )
-        sets = numbered.group_by("_load").agg(_set=c("_workload").unique().sort().str.join(" "))
-        rows = numbered.join(sets, on="_load", how="left", maintain_order="left")
+        loads = frame.select(SCHEDULE_ID, "batch_per_rank")
+        one = frame.select(WORKLOAD).unique()
+        if one.height == 1:
+            return cls(one.with_columns(_set=pl.lit("0"), _offer=0), np.zeros(frame.height, np.intp), loads)
+        workloads = frame.select(pl.struct(WORKLOAD).rank("dense").cast(pl.String).alias("_workload"), *WORKLOAD)
+        rows = pl.concat([workloads, loads], how="horizontal")
+        sets = rows.group_by(loads.columns).agg(_set=c("_workload").unique().sort().str.join(" "))
+        rows = rows.join(sets, on=loads.columns, how="left", nulls_equal=True, maintain_order="left")
         offers = rows.select("_set", "_workload", *WORKLOAD).unique().with_row_index("_offer")
         rows = rows.join(offers.select("_set", "_workload", "_offer"), on=["_set", "_workload"], how="left",
                          maintain_order="left")  # fmt: skip
-        return cls(offers, rows["_offer"].to_numpy().astype(np.intp), rows["_load"].to_numpy().astype(np.intp))
+        return cls(offers, rows["_offer"].to_numpy().astype(np.intp), loads)
 
     def choose(self, scenario: Scenario, serving_mode: str, *, may_be_direct: bool) -> Choice:
         """The rows to carry, one workload for each configuration and load.
@@ -101,10 +101,14 @@ class Alternatives:
         direct = taken & offers["_is_direct"].to_numpy()[self.offer]
         if misses_nothing:
             return Choice(taken, direct, np.flatnonzero(direct))
-        priced = np.flatnonzero(offers["_is_miss"].to_numpy()[self.offer])
-        first_of_load = dict(zip(self.load[priced][::-1].tolist(), priced[::-1].tolist(), strict=True))
-        misses = [first_of_load[load] for load in self.load[direct].tolist()]
-        return Choice(taken, direct, np.asarray(misses, np.intp))
+        if not direct.any():
+            return Choice(taken, direct, np.empty(0, np.intp))
+        rows = self.loads.with_row_index("_row")
+        priced = rows.filter(offers["_is_miss"].to_numpy()[self.offer]).unique(self.loads.columns, keep="first",
+                                                                               maintain_order=True)  # fmt: skip
+        misses = rows.filter(direct).join(priced, on=self.loads.columns, how="left", nulls_equal=True,
+                                          maintain_order="left")  # fmt: skip
+        return Choice(taken, direct, misses["_row_right"].to_numpy().astype(np.intp))
 
 
 def direct_figures(rows: Rows, misses: Rows, scenario: Scenario) -> dict[str, Number]:
