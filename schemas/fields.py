@@ -230,6 +230,12 @@ _real("turn_latency_ms", "ms", "mean latency of a turn: R", "Step 3", above=0)
 _real("first_turn_latency_ms", "ms", "latency of turn 1", "Step 9, turns", above=0)
 _real("last_turn_latency_ms", "ms", "latency of the last turn", "Step 9, turns", above=0)
 _real("task_time_s", "s", "time of a task: N * (R + Z)", "Step 3", above=0)
+for _share, _words in (("p50", "half"), ("p90", "90 %"), ("p99", "99 %")):
+    _real(f"turn_latency_{_share}_ms", "ms", f"latency that {_words} of the turns do not exceed; they differ in place, "
+          "hit or miss, new tokens and output", "input, MODEL 5.3 by quadrature", nullable=True, above=0)  # fmt: skip
+for _share, _words in (("p50", "half"), ("p90", "90 %"), ("p99", "99 %")):
+    _real(f"task_time_{_share}_s", "s", f"time that {_words} of the tasks do not exceed: turns, pauses, misses and "
+          "lengths vary", "Step 3 by quadrature", nullable=True, above=0)  # fmt: skip
 _real("turns_per_s", "1/s", "turns a second of the replica: sessions / (R + Z)", "Step 2", above=0)
 _real("turns_per_s_per_gpu", "1/s/GPU", "turns a second per GPU of the replica", "Step 2", above=0)
 _real("tasks_per_s_per_gpu", "1/s/GPU", "tasks a second per GPU of the replica", "Step 2", above=0)
@@ -247,6 +253,8 @@ _real("output_tokens_per_s_per_gpu", "tokens/s/GPU", "output tokens a second per
 _real("decode_tokens_per_s_per_user", "tokens/s", "decode speed of one session: 1000 / tpot_ms; NULL for one token",
       "Step 8", nullable=True, above=0)  # fmt: skip
 _real("e2e_tokens_per_s_per_user", "tokens/s", "output tokens over turn latency: OSL / R", "AgentX", above=0)
+_real("e2e_tokens_per_s_per_user_p90", "tokens/s", "one over the 90th percentile of a turn's time per output token",
+      "AgentX", nullable=True, above=0)  # fmt: skip
 _real("sessions_per_gpu", "sessions/GPU", "concurrent sessions per GPU of the replica", "Step 4", above=0)
 _real("turns_per_s_per_cluster_gpu", "1/s/GPU", "turns a second per GPU of the cluster, idle ones counted; NULL "
       "without --cluster-gpus and where no replica fits", "cluster view", nullable=True)  # fmt: skip
@@ -321,8 +329,7 @@ for _kind in ("input", "output", "total"):
         _real(f"{_kind}_tokens_per_s_per_gpu", "tokens/s/GPU", f"{_kind} tokens a second per GPU", "input", above=0)
 _real("expected_output_tokens", "tokens", "mean output tokens of a turn in the trace that was replayed", "input",
       nullable=True)  # fmt: skip
-for _name, _what in (("ttft", "time to first token"), ("turn_latency", "latency of a turn"),
-                     ("itl", "time between two tokens")):  # fmt: skip
+for _name, _what in (("ttft", "time to first token"), ("itl", "time between two tokens")):
     for _percentile in (50, 90, 99):
         _real(f"{_name}_p{_percentile}_ms", "ms", f"{_what}, {_percentile}th percentile", "input", nullable=True)
 _real("itl_ms", "ms", "time between two tokens, mean", "input", nullable=True)

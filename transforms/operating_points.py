@@ -7,7 +7,7 @@ import polars as pl
 
 from schemas.tables import TABLES
 from transforms.agent_points.carry import Setting, judge_rows
-from transforms.agent_points.columns import TURN_FIGURES
+from transforms.agent_points.columns import BETWEEN_ROWS
 from transforms.agent_points.feasibility import WALL_REASONS
 from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.idle_kv import add_reload, reload_ms
@@ -131,7 +131,7 @@ def _brackets(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     )
     # the figures of the two rows; past the end of a curve there is no second
     here = rows.select(pl.exclude(SCHEDULE_ID, "sessions", "batch_per_rank"))[chosen["_row"]]
-    following = rows.select(c(TURN_FIGURES).name.prefix("_next_"))[chosen["_next_row"].fill_null(0)]
+    following = rows.select(c(BETWEEN_ROWS).name.prefix("_next_"))[chosen["_next_row"].fill_null(0)]
     return pl.concat([chosen, here, following], how="horizontal")
 
 
@@ -157,7 +157,7 @@ def _solve_on_table(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame:
             sessions="_wanted",
             **{
                 name: pl.col(name) + pl.col("_share") * (pl.col(f"_next_{name}") - pl.col(name))
-                for name in TURN_FIGURES
+                for name in BETWEEN_ROWS
             },
         )
     # a batch of one serves a single session as well as it ever will

@@ -66,9 +66,8 @@ class EngineSteps:
         )
 
         def prefill_ms(prefill: Prefill) -> Number:
-            """Prefills of one mixed step; the row's own distance from its configuration's curve is kept."""
-            after = self.curves.at(together * prefill.new_tokens + beside)
-            linear = moved_linear_ms(rows["_linear"], rows["_linear_before"], after)
+            """Prefills of one mixed step."""
+            linear = self._linear_ms(together * prefill.new_tokens + beside)
             return linear + share * parts.prefill_attention_ms(together, prefill.attention_flops)
 
         mean, first, last = (prefill_ms(turn) for turn in (workload.mean, workload.first, workload.last))
@@ -89,6 +88,18 @@ class EngineSteps:
         rate = _rate(rows, cycle, t_mix, t_dec, figures["turn_latency_ms"])
         # a table's throughput is within its rounding of its own steps: keep the table's
         return {**figures, "serving_requests_per_s": rate * rows["row_requests_per_s"] / rows["_rate_of_steps"]}
+
+    def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
+        """Of one of the prefills of a mixed step, between two of them."""
+        rows = self.rows
+        parts, together = StepParts(self.spec, rows, Gpu.of_rows(rows, "decode")), rows["context_requests_per_step"]
+        less, more = (self._linear_ms(together * turn.new_tokens) for turn in (light, heavy))
+        per_token = (more - less) / together / (heavy.new_tokens - light.new_tokens)
+        return per_token, rows["_attention_share"] * parts.prefill_attention_ms(1.0, 1.0)
+
+    def _linear_ms(self, tokens: Number) -> Number:
+        """Linear work of a step; the row's own distance from its configuration's curve is kept."""
+        return moved_linear_ms(self.rows["_linear"], self.rows["_linear_before"], self.curves.at(tokens))
 
 
 def _cycle(rows: Rows, output_tokens: Number) -> tuple[Cycle, Number]:

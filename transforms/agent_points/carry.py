@@ -17,6 +17,7 @@ from transforms.agent_points.feasibility import judge_points, name_curve_limits
 from transforms.agent_points.idle_kv import add_reload
 from transforms.agent_points.kv_wall import wall_points
 from transforms.agent_points.labels import code
+from transforms.agent_points.percentiles import add_percentiles, add_prefill_slopes, scenario_spread
 from transforms.agent_points.prepare import Part, PreparedPoints, prepare_points
 from transforms.agent_points.rows import Flags, Rows
 from transforms.agent_points.select import direct_figures
@@ -56,7 +57,7 @@ def _carry_part(part: Part, setting: Setting) -> list[pl.DataFrame]:
     scenario, spec, options = setting.scenario, setting.spec, setting.options
     choice = part.choose(scenario)
     chosen = part.take(choice.rows)
-    rows = _at_agent_workload(chosen, setting)
+    rows = add_prefill_slopes(_at_agent_workload(chosen, setting), chosen, scenario, spec)
     if choice.direct.any():
         rows = _with_direct(rows, choice.direct[choice.rows], part.rows.take(choice.miss), scenario)
     rows = add_reload(rows, scenario, spec, options)
@@ -108,6 +109,7 @@ def judge_rows(rows: Rows, setting: Setting, *, aggregated: bool) -> Rows:
     """Rows with ``sessions`` and turn figures, with what follows from them, memory, feasibility and cost."""
     scenario, spec, options = setting.scenario, setting.spec, setting.options
     rows = add_session_figures(rows, scenario)
+    rows = add_percentiles(rows, constant_hit_rate(scenario), scenario_spread(scenario, spec, aggregated=aggregated))
     rows = add_capacity(rows, scenario, spec, options, aggregated=aggregated)
     return add_cost(judge_points(rows, scenario, spec, options))
 

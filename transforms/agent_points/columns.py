@@ -18,6 +18,11 @@ ROW_FIGURES = {
 #: The agent's figures of a turn, in ms.
 TURN_FIGURES = ("ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms")
 
+#: What a turn's own prefill takes, in ms: of a new token, and of a FLOP of its attention.
+PREFILL_SLOPES = ("_prefill_ms_per_token", "_prefill_ms_per_flop")
+#: What lies straight between two rows of a curve.
+BETWEEN_ROWS = (*TURN_FIGURES, *PREFILL_SLOPES)
+
 
 def turn_figures(
     mean_ttft: Number, first_ttft: Number, last_ttft: Number, tpot: Number, output_tokens: float

@@ -73,19 +73,12 @@ class Pools:
         rows, prefill_gpu = self.rows, Gpu.of_rows(self.rows, "prefill")
         prefill = StepParts(self.spec, rows, prefill_gpu, "prefill_")
         decode = StepParts(self.spec, rows, Gpu.of_rows(rows, "decode"), "decode_")
-        batch, new_before = rows["prefill_batch"], rows["isl_tokens"] - rows["prefix_tokens"]
+        batch = rows["prefill_batch"]
         correction, output = rows["_read_correction"], workload.output_tokens
 
         def prefill_ms(turn: Prefill) -> Number:
-            after = self.curves.at(batch * turn.new_tokens)
-            linear = moved_linear_ms(rows["_linear"], rows["_linear_before"], after)
-            return linear + rows["_attention_share"] * prefill.prefill_attention_ms(batch, turn.attention_flops)
-
-        def ttft_ms(turn: Prefill, prefill_time: Number) -> Number:
-            more_tokens = maximum(turn.new_tokens - new_before, 0.0)
-            moved = kv_bytes(self.spec.attention, more_tokens, rows["_kv_element_bytes"])
-            handover = pools.handover_ms(moved, rows["prefill_tp"], link_bytes_per_s(rows, prefill_gpu))
-            return prefill_time * pools.TTFT_QUEUE_FACTOR + handover
+            attention = prefill.prefill_attention_ms(batch, turn.attention_flops)
+            return self._linear_ms(turn) + rows["_attention_share"] * attention
 
         turns = (workload.mean, workload.first, workload.last)
         mean, first, last = (prefill_ms(turn) for turn in turns)
@@ -95,7 +88,7 @@ class Pools:
             correction * decode.decode_attention_ms(rows["decode_batch"], workload.decode_context_tokens),
         )
         tpot = step / rows["accepted_tokens"]
-        ttfts = [ttft_ms(turn, time) for turn, time in zip(turns, (mean, first, last), strict=True)]
+        ttfts = [self._ttft_ms(turn, time, prefill_gpu) for turn, time in zip(turns, (mean, first, last), strict=True)]
         before = matched_replica_rate(rows, rows["_prefill_before"], rows["row_tpot_ms"], rows["osl_tokens"])
         after = matched_replica_rate(rows, mean, tpot, output)
         # a table's throughput is within its rounding of its own pools: keep the table's
@@ -103,6 +96,25 @@ class Pools:
             **turn_figures(ttfts[0], ttfts[1], ttfts[2], tpot, output),
             "serving_requests_per_s": after * rows["row_requests_per_s"] / before,
         }
+
+    def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
+        """Of a batch of prefills, its queueing and the handover, between two of them."""
+        rows, gpu = self.rows, Gpu.of_rows(self.rows, "prefill")
+        less, more = (self._ttft_ms(turn, self._linear_ms(turn), gpu) for turn in (light, heavy))
+        attention = StepParts(self.spec, rows, gpu, "prefill_").prefill_attention_ms(rows["prefill_batch"], 1.0)
+        per_flop = pools.TTFT_QUEUE_FACTOR * rows["_attention_share"] * attention
+        return (more - less) / (heavy.new_tokens - light.new_tokens), per_flop
+
+    def _linear_ms(self, turn: Prefill) -> Number:
+        after = self.curves.at(self.rows["prefill_batch"] * turn.new_tokens)
+        return moved_linear_ms(self.rows["_linear"], self.rows["_linear_before"], after)
+
+    def _ttft_ms(self, turn: Prefill, prefill_ms: Number, prefill_gpu: Gpu) -> Number:
+        rows = self.rows
+        more_tokens = maximum(turn.new_tokens - (rows["isl_tokens"] - rows["prefix_tokens"]), 0.0)
+        moved = kv_bytes(self.spec.attention, more_tokens, rows["_kv_element_bytes"])
+        handover = pools.handover_ms(moved, rows["prefill_tp"], link_bytes_per_s(rows, prefill_gpu))
+        return prefill_ms * pools.TTFT_QUEUE_FACTOR + handover
 
 
 def matched_replica_rate(rows: Rows, prefill_ms: Number, tpot_ms: Number, osl_tokens: Number) -> Number:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from schemas.scenarios import Scenario
-from transforms.agent_points.columns import TURN_FIGURES
+from transforms.agent_points.columns import BETWEEN_ROWS
 from transforms.agent_points.curves import Curves
 from transforms.agent_points.feasibility import is_at_wall
 from transforms.agent_points.rows import Indices, Rows
@@ -45,7 +45,7 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
     beyond = sessions > low["sessions"]
     low, high, sessions = low.take(beyond), high.take(beyond), sessions[beyond]
     share = (sessions - low["sessions"]) / (high["sessions"] - low["sessions"])
-    turn = {name: low[name] + share * (high[name] - low[name]) for name in TURN_FIGURES}
+    turn = {name: low[name] + share * (high[name] - low[name]) for name in BETWEEN_ROWS}
     latency_s = turn["turn_latency_ms"] / 1e3
     rho = loop.activity_fraction(latency_s, scenario.think_time_s)
     in_flight = loop.in_flight_of_sessions(sessions, rho, low["_stations"], closed_loop)

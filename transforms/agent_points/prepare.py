@@ -20,7 +20,7 @@ from transforms.agent_points.roofline_points import RooflineRows
 from transforms.agent_points.roofline_pools import RooflinePools
 from transforms.agent_points.rows import Flags, Indices, Rows
 from transforms.agent_points.select import Alternatives, Choice
-from transforms.agent_points.workload import Workload
+from transforms.agent_points.workload import Prefill, Workload
 from transforms.configurations import CURVE_ID, number_configurations
 from transforms.numbers import Number
 
@@ -41,6 +41,10 @@ class Carrier(Protocol):
 
     def carry(self, workload: Workload) -> dict[str, Number]:
         """Turn figures and ``serving_requests_per_s`` of each row at the workload."""
+        ...
+
+    def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
+        """What a turn's own prefill takes between two of them, in ms: of a new token, of a FLOP of its attention."""
         ...
 
 

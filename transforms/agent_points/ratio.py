@@ -53,3 +53,7 @@ class RatioRows:
         turn = turn_figures(mean, first, last, tpot, workload.output_tokens)
         rate = rows["row_requests_per_s"] * rows["row_latency_ms"] / turn["turn_latency_ms"]
         return {**turn, "serving_requests_per_s": rate}
+
+    def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
+        """TTFT goes with the tokens; the ratio knows no attention."""
+        return self.rows["row_ttft_ms"] / (self.rows["isl_tokens"] - self.rows["prefix_tokens"]), 0.0

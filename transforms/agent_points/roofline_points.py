@@ -57,6 +57,11 @@ class RooflineRows:
         times = turn_times(self.preset, replica, self.rows["batch_per_rank"], workload, self.spec)
         return {**times.figures(workload.output_tokens), "serving_requests_per_s": times.requests_per_s}
 
+    def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
+        """Of one prefill, by the preset."""
+        replica = RooflineReplica.of_rows(self.rows, self.spec, Gpu.of_rows(self.rows, "decode"), 0.0)
+        return prefill_slopes_ms(self.preset, replica, light, heavy, self.spec)
+
 
 def turn_times(
     preset: str, replica: RooflineReplica, batch_per_rank: Number, workload: Workload, spec: ModelSpec
@@ -75,6 +80,22 @@ def prefill_batch_s(
         "calibrated": lambda: _step_s(worker, 0.0, prefill, workload, spec),
     }
     return by_preset[preset]()
+
+
+def prefill_slopes_ms(
+    preset: str, worker: RooflineReplica, light: Prefill, heavy: Prefill, spec: ModelSpec
+) -> tuple[Number, Number]:
+    """ms of a new token and of a FLOP of attention of a prefill alone, between two of them, by a preset."""
+    nothing_decodes = Workload(0.0, 1.0, light, light, light)
+
+    def time_s(new_tokens: Number, attention_flops: Number) -> Number:
+        return prefill_batch_s(preset, worker, Prefill(new_tokens, attention_flops), nothing_decodes, spec)
+
+    more = time_s(heavy.new_tokens, 0.0)
+    per_token = (more - time_s(light.new_tokens, 0.0)) / (heavy.new_tokens - light.new_tokens)
+    with_attention = time_s(heavy.new_tokens, heavy.attention_flops)
+    per_flop = (with_attention - more) / heavy.attention_flops if heavy.attention_flops else 0.0
+    return 1e3 * per_token, 1e3 * per_flop
 
 
 def decode_step_s(

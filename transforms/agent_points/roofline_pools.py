@@ -6,7 +6,12 @@ from typing import ClassVar
 from schemas.models import ModelSpec
 from transforms.agent_points.disaggregated import link_bytes_per_s
 from transforms.agent_points.gpu import Gpu
-from transforms.agent_points.roofline_points import TurnTimes, decode_step_s, prefill_batch_s
+from transforms.agent_points.roofline_points import (
+    TurnTimes,
+    decode_step_s,
+    prefill_batch_s,
+    prefill_slopes_ms,
+)
 from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.rows import Flags, Indices, Rows
 from transforms.agent_points.workload import Prefill, Workload
@@ -35,6 +40,22 @@ class RooflinePools:
         """
         times = pool_times(self.preset, self.rows, workload, self.spec)
         return {**times.figures(workload.output_tokens), "serving_requests_per_s": times.requests_per_s}
+
+    def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
+        """Of one prefill on a prefill worker, its queueing and the handover, by the preset."""
+        rows, gpu = self.rows, Gpu.of_rows(self.rows, "prefill")
+        worker = RooflineReplica.of_rows(rows, self.spec, gpu, 0.0, "prefill_")
+        per_token, per_flop = prefill_slopes_ms(self.preset, worker, light, heavy, self.spec)
+        less, more = (
+            pools.handover_ms(
+                kv_bytes(self.spec.attention, turn.new_tokens, rows["_kv_element_bytes"]),
+                rows["prefill_tp"],
+                link_bytes_per_s(rows, gpu),
+            )
+            for turn in (light, heavy)
+        )
+        handover = (more - less) / (heavy.new_tokens - light.new_tokens)
+        return pools.TTFT_QUEUE_FACTOR * per_token + handover, pools.TTFT_QUEUE_FACTOR * per_flop
 
 
 def pool_times(preset: str, rows: Rows, workload: Workload, spec: ModelSpec) -> TurnTimes:

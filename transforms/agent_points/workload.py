@@ -8,8 +8,9 @@ import numpy as np
 from schemas.models import AttentionGroup
 from schemas.scenarios import Scenario
 from transforms.cache import constant_hit_rate
-from transforms.equations.context import Array, turn_profile
+from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import attention_flops
+from transforms.spread.turn_flops import flops_of_turns
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,14 @@ def agent_workload(
 ) -> Workload:
     """The scenario's turns as prefills and a decode context (MODEL sections 2 and 5.3).
 
-    A hit and a miss are two different prefills: both are evaluated, their results are mixed h : 1-h.
+    A hit and a miss are two different prefills: both are evaluated, their results are mixed h : 1-h. Where first
+    prompts or new tokens are distributions, FLOPs are means over them too: they are not linear in tokens.
     """
     turns = turn_profile(scenario, prefill_sees_output=prefill_sees_output)
     hit = constant_hit_rate(scenario)
     new = hit * turns.new_on_hit + (1.0 - hit) * turns.new_on_miss
-    flops = hit * _flops(groups, turns.context, turns.new_on_hit) + (1.0 - hit) * _flops(
-        groups, turns.context, turns.new_on_miss
-    )
+    flops_on_hit, flops_on_miss = flops_of_turns(scenario, groups, turns)
+    flops = hit * flops_on_hit + (1.0 - hit) * flops_on_miss
     return Workload(
         decode_context_tokens=scenario.mean_context_tokens + scenario.output_tokens_per_turn / 2,
         output_tokens=scenario.output_tokens_per_turn,
@@ -57,8 +58,3 @@ def table_workload(isl_tokens: float, osl_tokens: float, groups: Sequence[Attent
     """Single requests of a standard table, nothing cached."""
     prefill = Prefill(isl_tokens, float(attention_flops(groups, 0.0, isl_tokens)))
     return Workload(isl_tokens + osl_tokens / 2, osl_tokens, prefill, prefill, prefill)
-
-
-def _flops(groups: Sequence[AttentionGroup], context: Array, new: Array) -> Array:
-    flops: Array = attention_flops(groups, context - new, new)
-    return flops

@@ -127,7 +127,7 @@ def _distributions(statistics: TraceStatistics) -> Distributions | None:
     pauses = statistics.pauses_s
     found = Distributions(
         turns=_varying(statistics.turns, at_least=1.0),
-        think_time_s=_varying(pauses.all) and _of_pauses(pauses),
+        think_time_s=_varying(pauses.all) and _of_pauses(pauses, capped=statistics.counts.pauses_capped > 0),
         initial_prompt_tokens=_varying(statistics.initial_prompt_tokens),
         new_tokens_per_turn=_varying(statistics.new_tokens),
         output_tokens_per_turn=_varying(statistics.output_tokens, at_least=1.0),
@@ -141,10 +141,13 @@ def _varying(spread: Spread | None, at_least: float = 0.0) -> Distribution | Non
     return spread.as_distribution(at_least)
 
 
-def _of_pauses(pauses: Pauses) -> Distribution | None:
-    """The fitted mixture within the longest pause seen; the quantiles where it is wider than a scenario may be."""
+def _of_pauses(pauses: Pauses, *, capped: bool) -> Distribution | None:
+    """The fitted mixture within the longest pause seen; the quantiles where a cap has cut the pauses, or the mixture
+    is wider than a scenario may be."""
     if pauses.mixture is None or pauses.all is None:
         return None
+    if capped:
+        return pauses.all.as_distribution()
     try:
         mixture = pauses.mixture.as_distribution()
     except ValidationError:

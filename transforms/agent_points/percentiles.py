@@ -1,0 +1,105 @@
+"""Percentiles of turn latency, task time and time per token of each row, from the nodes of its scenario (MODEL 5.3).
+
+A turn's own prefill is linear in its new tokens and their attention; what it shares with the batch (queueing, the
+others' prefills, TPOT) is the row's mean. The mean over a scenario's turns is the row's own turn latency.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from schemas.models import ModelSpec
+from schemas.scenarios import Scenario
+from transforms.agent_points.columns import PREFILL_SLOPES
+from transforms.agent_points.prepare import Part
+from transforms.agent_points.rows import Array, Flags, Rows
+from transforms.agent_points.workload import Prefill
+from transforms.equations.context import turn_profile
+from transforms.equations.kv_memory import attention_flops
+from transforms.numbers import Number
+from transforms.spread.forms import Nodes, percentiles
+from transforms.spread.work import ScenarioNodes, scenario_nodes
+
+SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+#: Hit rates of rows are told apart to this many steps.
+_HIT_RATE_STEPS = 100
+
+#: The heavy prefill, where hits and misses are alike, is so many times the light one.
+_HEAVIER = 2.0
+
+NodesAt = Callable[[float], ScenarioNodes]
+
+
+def add_prefill_slopes(rows: Rows, part: Part, scenario: Scenario, spec: ModelSpec) -> Rows:
+    """Adds ``PREFILL_SLOPES``, taken between the scenario's mean hit and its mean miss, to the rows of the part."""
+    turns = turn_profile(scenario, prefill_sees_output=part.aggregated)
+    light, heavy = (_mean_prefill(turns.context, new, spec) for new in (turns.new_on_hit, turns.new_on_miss))
+    if heavy.new_tokens < 1.01 * light.new_tokens:
+        heavy = Prefill(_HEAVIER * light.new_tokens, _HEAVIER**2 * light.attention_flops)
+    found = np.empty((2, len(rows)))
+    for carrier, places in part.carriers:
+        found[0, places], found[1, places] = carrier.prefill_slopes(light, heavy)
+    return rows.with_figures(dict(zip(PREFILL_SLOPES, found, strict=True)))
+
+
+def scenario_spread(scenario: Scenario, spec: ModelSpec, *, aggregated: bool) -> NodesAt:
+    """The nodes of the scenario's turns and tasks on a model, at any hit rate."""
+    return lambda hit_rate: scenario_nodes(scenario, spec.attention, hit_rate, prefill_sees_output=aggregated)
+
+
+def add_percentiles(rows: Rows, hit_rate: Number, nodes_at: NodesAt) -> Rows:
+    """Adds the percentiles to rows with turn figures and ``PREFILL_SLOPES``, at one hit rate or one for each."""
+    if not isinstance(hit_rate, np.ndarray):
+        return rows.with_figures(_percentiles(rows, nodes_at(float(hit_rate))))
+    steps = np.rint(np.nan_to_num(hit_rate) * _HIT_RATE_STEPS)
+    found: dict[str, Array] = {}
+    for step in np.unique(steps):
+        here = np.flatnonzero(steps == step)
+        for name, values in _percentiles(rows.take(here), nodes_at(float(step) / _HIT_RATE_STEPS)).items():
+            found.setdefault(name, np.full(len(rows), np.nan))[here] = values
+    return rows.with_figures(found)
+
+
+def _mean_prefill(context: Array, new: Array, spec: ModelSpec) -> Prefill:
+    return Prefill(float(np.mean(new)), float(np.mean(attention_flops(spec.attention, context - new, new))))
+
+
+def _percentiles(rows: Rows, nodes: ScenarioNodes) -> dict[str, Array]:
+    """The columns of rows that share their scenario's nodes; NaN where a row has no figures."""
+    known = np.isfinite(sum(rows[name] for name in (*PREFILL_SLOPES, "tpot_ms", "turn_latency_ms")))
+    if not known.all():
+        return _with_unknown(known, _percentiles(rows.take(known), nodes))
+    slopes = [rows[name] for name in (*PREFILL_SLOPES, "tpot_ms")]
+    shared = rows["turn_latency_ms"] - sum(
+        slope * mean for slope, mean in zip(slopes, nodes.turns.means[1:], strict=True)
+    )
+    shares = tuple(SHARES.values())
+    turns = _rising(percentiles(nodes.turns, [shared, *slopes], shares))
+    tasks = _rising(percentiles(nodes.tasks, [shared, *slopes, 1e3], shares))
+    per_token = _per_token(nodes.turns, turns[1], [shared, *slopes])
+    figures = {f"turn_latency_{name}_ms": values for name, values in zip(SHARES, turns, strict=True)}
+    figures |= {f"task_time_{name}_s": values / 1e3 for name, values in zip(SHARES, tasks, strict=True)}
+    return figures | {"e2e_tokens_per_s_per_user_p90": 1e3 / per_token}
+
+
+def _per_token(turns: Nodes, latency: Array, row: Sequence[Array]) -> Array:
+    """90th percentile of a turn's latency over its output tokens; ``latency``: that of the latency itself."""
+    outputs = turns.values[:, -1] + 1.0
+    if (outputs == outputs[0]).all():
+        return np.asarray(latency / outputs[0])
+    per_token = Nodes(turns.values / outputs[:, None], turns.weights, turns.continuous)
+    return percentiles(per_token, row, (SHARES["p90"],))[0]
+
+
+def _rising(found: list[Array]) -> list[Array]:
+    """Percentiles that do not fall with the share, whatever the rounding."""
+    for place in range(1, len(found)):
+        found[place] = np.maximum(found[place], found[place - 1])
+    return found
+
+
+def _with_unknown(known: Flags, found: dict[str, Array]) -> dict[str, Array]:
+    whole = {name: np.full(len(known), np.nan) for name in found}
+    for name, values in found.items():
+        whole[name][known] = values
+    return whole

@@ -1,0 +1,274 @@
+"""Nodes of a scenario's turns and tasks: what they prefill, decode and wait for (MODEL sections 2 and 5.3).
+
+A turn: new tokens, FLOPs of their attention, tokens after the first. A task: the sums of these over its turns, the
+turns themselves, and its pauses in seconds. Turns hit or miss independently; a task's first prompt, its turns, its
+new tokens, outputs and pauses are independent of each other. Contexts grow to the mean task's last, whatever the
+number of turns: a task that is longer is one that compacts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from schemas.distribution_nodes import scaled_nodes, whole_nodes
+from schemas.distributions import Distribution, Distributions
+from schemas.models import AttentionGroup
+from schemas.scenarios import Scenario
+from transforms.cache.constant import constant_hit_rate
+from transforms.equations.context import Array, turn_profile
+from transforms.equations.kv_memory import attention_flops
+from transforms.spread.draws import binomial_quantiles, compressed, lattice, normal_scores, quantiles, sum_quantiles
+from transforms.spread.forms import Nodes
+
+#: Columns of the nodes of turns, and of tasks.
+TURN = ("one", "new_tokens", "attention_flops", "later_tokens")
+TASK = ("turns", "new_tokens", "attention_flops", "later_tokens", "pause_s")
+#: Nodes of turns and of tasks where a quantity varies by a distribution: percentiles within 2 % of a simulation's.
+_TURN_POINTS: Final = 2048
+_TASK_POINTS: Final = 4096
+#: Misses of a task that are told apart; scores for where several of them lie.
+_MISSES_TOLD: Final = 64
+_SCORES: Final = normal_scores((np.arange(25) + 0.5) / 25)
+#: Places in a task at which the extra work of a miss is evaluated.
+_PLACES: Final = 33
+
+
+@dataclass(frozen=True)
+class ScenarioNodes:
+    """Nodes of a scenario's turns (columns ``TURN``) and tasks (``TASK``) on one model."""
+
+    turns: Nodes
+    tasks: Nodes
+
+
+@lru_cache(maxsize=256)
+def scenario_nodes(
+    scenario: Scenario,
+    groups: tuple[AttentionGroup, ...],
+    hit_rate: float | None = None,
+    *,
+    prefill_sees_output: bool = True,
+) -> ScenarioNodes:
+    """The nodes; of plain numbers the turns there are, with distributions the points of a lattice.
+
+    ``hit_rate``: what the scenario's cache comes to, where that is an outcome.
+    """
+    hit = constant_hit_rate(scenario) if hit_rate is None else hit_rate
+    work = _Work(scenario, groups, hit, prefill_sees_output)
+    if scenario.distributions is None:
+        return ScenarioNodes(work.plain_turns(), work.plain_tasks())
+    return ScenarioNodes(work.lattice_turns(), work.lattice_tasks())
+
+
+class _Work:
+    """The prefills of one scenario."""
+
+    def __init__(self, scenario: Scenario, groups: Sequence[AttentionGroup], hit: float, sees_output: bool) -> None:
+        self._scenario, self._groups, self._hit = scenario, groups, hit
+        self._profile = turn_profile(scenario, prefill_sees_output=sees_output)
+        self._retained = 0.0 if sees_output else scenario.output_retention_fraction * scenario.output_tokens_per_turn
+        self._growth = scenario.context_growth_tokens * (scenario.turns - 1)
+        self._forms = scenario.distributions or Distributions()
+        own = scenario.initial_prompt_tokens - scenario.shared_prefix_tokens
+        self._first_is_all_new = abs(scenario.first_turn_new_tokens - own) <= 1e-9 * own
+
+    def plain_turns(self) -> Nodes:
+        """Each turn as a hit and as a miss."""
+        profile, hit, later = self._profile, self._hit, self._scenario.output_tokens_per_turn - 1
+        parts = []
+        for chance, new in ((hit, profile.new_on_hit), (1 - hit, profile.new_on_miss)):
+            if chance > 0:
+                columns = np.stack(
+                    [np.ones_like(new), new, self._flops(profile.context, new), np.full_like(new, later)], axis=1
+                )
+                parts.append((columns, np.full(len(new), chance / len(new))))
+        return Nodes(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
+
+    def plain_tasks(self) -> Nodes:
+        """Tasks by the number of their misses and where these lie; pauses and outputs are all alike."""
+        scenario, profile = self._scenario, self._profile
+        counts, chances = whole_nodes(np.array([scenario.turns]), np.ones(1))
+        means = self._means(self.plain_turns())
+        values, weights = [], []
+        for count, chance in zip(counts, chances, strict=True):
+            hit, extra = self._hit_and_extra(profile.context, profile.new_on_hit, profile.new_on_miss)
+            all_hits = count * hit.mean(axis=0)
+            for sums, weight in _misses(count, 1 - self._hit, extra):
+                values.append(self._task_rows(count, all_hits + sums))
+                weights.append(chance * weight)
+        return Nodes(self._with_means(np.concatenate(values), np.concatenate(weights), means), np.concatenate(weights))
+
+    def lattice_turns(self) -> Nodes:
+        """Turns at the points of lattices, one each for hits of first and of later turns and for misses: place in the
+        task, first prompt, new tokens, output."""
+        first_share, hit = 1 / self._scenario.turns, self._hit
+        kinds = ((hit * first_share, True, True), (hit * (1 - first_share), False, True), (1 - hit, False, False))
+        columns, weights = [], []
+        for chance, only_first, is_hit in kinds:
+            if chance > 0:
+                points = _TURN_POINTS // 2 if is_hit and not only_first else _TURN_POINTS // 4
+                columns.append(self._turns_of_kind(points, only_first=only_first, is_hit=is_hit))
+                weights.append(np.full(points, chance / points))
+        return Nodes(np.concatenate(columns), np.concatenate(weights), continuous=True)
+
+    def _turns_of_kind(self, points: int, *, only_first: bool, is_hit: bool) -> Array:
+        place, prompt, fresh, output = lattice(points, 4).T
+        first_share = 1 / self._scenario.turns
+        if is_hit:
+            is_first, along = np.full(points, only_first), np.zeros(points) if only_first else place
+        else:
+            is_first = place < first_share
+            along = np.where(is_first, 0.0, (place - first_share) / max(1 - first_share, 1e-12))
+        context, on_hit = self._turn(along, is_first, prompt, fresh)
+        new = on_hit if is_hit else context - self._scenario.shared_prefix_tokens
+        return np.stack([np.ones(points), new, self._flops(context, new), self._outputs(output) - 1], axis=1)
+
+    def lattice_tasks(self) -> Nodes:
+        """Tasks at the points of a lattice: turns, first prompt, misses and where they lie, sums of what varies."""
+        scenario, forms = self._scenario, self._forms
+        of_turns, prompt, of_misses, where, fresh, output, pause = lattice(_TASK_POINTS, 7).T
+        whole = whole_nodes(*scaled_nodes(forms.turns, scenario.turns))
+        counts = quantiles(*whole, of_turns, steps=True)
+        misses = binomial_quantiles(counts, 1 - self._hit, of_misses)
+        hits_new = sum_quantiles(forms.new_tokens_per_turn, scenario.new_tokens_per_turn, counts - 1, fresh)
+        hits_new = hits_new + (counts - 1) * self._retained
+        first = self._turn(
+            np.zeros(_TASK_POINTS), np.ones(_TASK_POINTS, dtype=bool), prompt, np.full(_TASK_POINTS, 0.5)
+        )
+        first_hit = np.stack([first[1], self._flops(*first)], axis=1)
+        sums = first_hit + np.outer(hits_new, [1.0, self._flops_of_hit_token()])
+        mean, deviation, one = self._extras(counts, prompt, where)
+        several = misses[:, None] * mean
+        spread = np.sqrt(misses * np.maximum(counts - misses, 0.0) / np.maximum(counts - 1, 1.0))
+        several = several + (spread * normal_scores(where))[:, None] * deviation
+        sums = sums + np.where((misses == 1)[:, None], one, several)
+        columns = np.stack(
+            [
+                counts,
+                *np.maximum(sums, 0.0).T,
+                sum_quantiles(
+                    forms.output_tokens_per_turn, scenario.output_tokens_per_turn, counts, output
+                ) - counts,
+                sum_quantiles(_pause_form(scenario), scenario.think_time_s, counts, pause),
+            ],
+            axis=1,
+        )  # fmt: skip
+        weights = np.full(_TASK_POINTS, 1 / _TASK_POINTS)
+        means = self._means(self.lattice_turns())
+        return Nodes(self._with_means(columns, weights, means), weights, continuous=True)
+
+    def _turn(self, along: Array, is_first: Array, prompt: Array, fresh: Array) -> tuple[Array, Array]:
+        """Context and new tokens on a hit of turns at places 0..1 of tasks, by the shares of prompt and new tokens."""
+        scenario, shared = self._scenario, self._scenario.shared_prefix_tokens
+        prompts = self._quantity("initial_prompt_tokens", prompt)
+        prompts = np.maximum(prompts, shared + 1)
+        context = prompts + along * self._growth
+        n1 = prompts - shared if self._first_is_all_new else scenario.first_turn_new_tokens
+        new = np.where(is_first, n1, self._quantity("new_tokens_per_turn", fresh) + self._retained)
+        return context, np.minimum(new, context - shared)
+
+    def _extras(self, counts: Array, prompt: Array, where: Array) -> tuple[Array, Array, Array]:
+        """What a miss adds to new tokens and FLOPs: mean and deviation over a task's turns, and at one of them.
+
+        ``(K, 2)`` each; new tokens at their median, as they matter little beside a whole context.
+        """
+        median = np.full(len(prompt), 0.5)
+        at_places = []
+        for along in np.linspace(0.0, 1.0, _PLACES):
+            here = np.full(len(prompt), along)
+            is_first = np.full(len(prompt), along == 0.0)
+            context, new = self._turn(here, is_first, prompt, median)
+            at_places.append(self._hit_and_extra(context, new, context - self._scenario.shared_prefix_tokens)[1])
+        first, later = at_places[0], np.stack(at_places[1:])
+        share = (1 / counts)[:, None]
+        mean = share * first + (1 - share) * later.mean(axis=0)
+        square = share * first**2 + (1 - share) * (later**2).mean(axis=0)
+        place = np.ceil(where * counts - 1).clip(0) / np.maximum(counts - 1, 1)
+        context, new = self._turn(place, place == 0, prompt, median)
+        one = self._hit_and_extra(context, new, context - self._scenario.shared_prefix_tokens)[1]
+        return mean, np.sqrt(np.maximum(square - mean**2, 0.0)), one
+
+    def _hit_and_extra(self, context: Array, on_hit: Array, on_miss: Array) -> tuple[Array, Array]:
+        """New tokens and FLOPs of hits, and what misses have beyond them; ``(n, 2)`` each."""
+        hit = np.stack([on_hit, self._flops(context, on_hit)], axis=1)
+        return hit, np.stack([on_miss, self._flops(context, on_miss)], axis=1) - hit
+
+    def _task_rows(self, count: float, sums: Array) -> Array:
+        """Tasks of one number of turns; only their prefills differ."""
+        scenario, ones = self._scenario, np.ones(len(sums))
+        later = count * (scenario.output_tokens_per_turn - 1)
+        return np.stack([count * ones, *sums.T, later * ones, count * scenario.think_time_s * ones], axis=1)
+
+    def _flops_of_hit_token(self) -> float:
+        """FLOPs of one new token of a later turn, at the mean context and new tokens."""
+        scenario = self._scenario
+        new = scenario.new_tokens_per_turn + self._retained
+        context = np.array([max(scenario.mean_context_tokens, new)])
+        return float(self._flops(context, np.array([new]))[0]) / new if new > 0 else 0.0
+
+    def _means(self, turns: Nodes) -> Array:
+        """Means of a task's columns: N times a turn's."""
+        one = np.append(turns.means, self._scenario.think_time_s)
+        return np.asarray(self._scenario.turns * one)
+
+    @staticmethod
+    def _with_means(values: Array, weights: Array, means: Array) -> Array:
+        """The columns scaled to their means."""
+        own = weights @ values / weights.sum()
+        return np.asarray(values * np.where(own != 0, means / np.where(own != 0, own, 1.0), 1.0))
+
+    def _quantity(self, name: str, shares: Array) -> Array:
+        """Quantiles of a field, of its number where it does not vary."""
+        form: Distribution | None = getattr(self._forms, name)
+        values, weights = scaled_nodes(form, getattr(self._scenario, name))
+        return quantiles(values, weights, shares, steps=form is None or form.values is not None)
+
+    def _outputs(self, shares: Array) -> Array:
+        return np.maximum(self._quantity("output_tokens_per_turn", shares), 1.0)
+
+    def _flops(self, context: Array, new: Array) -> Array:
+        return np.asarray(attention_flops(self._groups, context - new, new) + np.zeros_like(new))
+
+
+def _pause_form(scenario: Scenario) -> Distribution | None:
+    return None if scenario.distributions is None else scenario.distributions.think_time_s
+
+
+def _misses(count: float, chance: float, extra: Array) -> list[tuple[Array, Array]]:
+    """Sums of what misses add in a task of ``count`` turns, and their weights, by the number of misses.
+
+    A single miss may be at any turn; of several the sum is taken as normal, with the variance of drawing so many
+    turns out of ``count``.
+    """
+    mean, deviation = extra.mean(axis=0), extra.std(axis=0)
+    counts, chances = _binomial(count, chance)
+    found = []
+    for misses, weight in zip(counts, chances, strict=True):
+        if misses == 1:
+            found.append((extra, np.full(len(extra), weight / len(extra))))
+            continue
+        spread = np.sqrt(misses * (count - misses) / max(count - 1, 1.0))
+        if spread == 0:
+            found.append((misses * mean[None, :], np.array([weight])))
+        else:
+            sums = misses * mean + spread * np.outer(_SCORES, deviation)
+            found.append((sums, np.full(len(_SCORES), weight / len(_SCORES))))
+    return found
+
+
+def _binomial(count: float, chance: float) -> tuple[Array, Array]:
+    """Numbers of misses of some weight, and their chances; neighbours put together where there are very many."""
+    if chance in (0.0, 1.0):
+        return np.array([count * chance]), np.ones(1)
+    deviation = np.sqrt(count * chance * (1 - chance))
+    lowest = max(np.floor(count * chance - 8 * deviation), 0.0)
+    numbers = np.arange(lowest, min(count, np.ceil(count * chance + 8 * deviation) + 8) + 1)
+    steps = np.log((count - numbers[:-1]) / (numbers[:-1] + 1) * chance / (1 - chance))
+    logs = np.concatenate(([0.0], np.cumsum(steps)))
+    weights = np.exp(logs - logs.max())
+    weights = weights / weights.sum()
+    told = weights > 1e-9
+    return compressed(numbers[told], weights[told] / weights[told].sum(), _MISSES_TOLD)
