@@ -26,7 +26,7 @@ export function facts(rows, point, hardwareName) {
     ["Memory holds", `${figure(figures.max_sessions)} sessions`],
     ["Turn latency", `${figure(figures.turn_latency_ms / 1e3)} s`],
   );
-  if (figures.ttft_ms !== undefined) {
+  if (!Number.isNaN(figures.ttft_ms)) {
     told.push(["TTFT, TPOT", `${figure(figures.ttft_ms)} ms, ${figure(figures.tpot_ms)} ms`]);
   }
   told.push(

@@ -96,6 +96,7 @@ export function sessionsAtWall(sessions0, latency0S, sessions1, latency1S, think
 
 /**
  * What follows from a number of sessions and their turn latency (Steps 2, 3, 8 and 9), in the units of the columns.
+ * The last five are the caller's: they do not follow from these two.
  * @param {number} sessions @param {number} turnLatencyS @param {number} thinkTimeS @param {number} turns
  * @param {number} outputTokens @param {number} gpus
  */
@@ -111,5 +112,10 @@ export function figuresOfSessions(sessions, turnLatencyS, thinkTimeS, turns, out
     output_tokens_per_s_per_gpu: perGpu * outputTokens,
     e2e_tokens_per_s_per_user: outputTokens / turnLatencyS,
     sessions_per_gpu: sessions / gpus,
+    max_sessions: NaN,
+    ttft_ms: NaN,
+    tpot_ms: NaN,
+    decode_tokens_per_s_per_user: NaN,
+    usd_per_task: NaN,
   };
 }

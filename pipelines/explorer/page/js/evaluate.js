@@ -28,11 +28,13 @@ export const WALL_TOLERANCE = 1e-9;
  * @property {ClosedLoop} closedLoop
  */
 
+/** @typedef {ReturnType<typeof figuresOfSessions>} Figures */
+
 /**
  * A point as it is drawn.
  * @typedef {object} Point
  * @property {number} row the row of the release that says its configuration
- * @property {Record<string, number>} figures under the names of the columns
+ * @property {Figures} figures under the names of the columns; NaN where one is not known
  * @property {boolean} feasible
  * @property {boolean} beyondWall its one fault is memory for the KV of its sessions
  * @property {boolean} atWall it lies where its curve meets the KV wall, between two rows
@@ -49,18 +51,12 @@ export function evaluate(rows, knobs) {
   const asPublished = !knobs.zMoved && knobs.h === null;
   const reasons = rows.column("infeasible_reason");
   const interpolated = rows.column("interpolated");
-  const price = rows.column("usd_per_task");
-  const publishedTasks = rows.column("turns_per_s_per_gpu");
   /** @type {Point[]} */
   const points = [];
   for (let row = 0; row < rows.count; row += 1) {
     if (!asPublished && interpolated[row]) continue; // the wall moves: its points are put anew
     const { sessions, latencyS } = at(row, knobs);
     const figures = figuresOf(rows, row, sessions, latencyS, knobs);
-    if (price[row] > 0) {
-      // what a task costs goes with the GPU time that it takes
-      figures.usd_per_task = (price[row] * publishedTasks[row]) / figures.turns_per_s_per_gpu;
-    }
     const published = reasons[row];
     const wallMatters = published === null || WALL_REASONS.includes(published);
     const over = sessions > figures.max_sessions * (1 + WALL_TOLERANCE);
@@ -130,7 +126,6 @@ export function memoryLimits(rows, row) {
 /** @param {Rows} rows @param {number} row @param {number} sessions @param {number} latencyS @param {Knobs} knobs */
 export function figuresOf(rows, row, sessions, latencyS, knobs) {
   const gpus = rows.column("gpus_per_replica")[row];
-  /** @type {Record<string, number>} */
   const figures = figuresOfSessions(sessions, latencyS, knobs.z, knobs.turns, knobs.outputTokens, gpus);
   figures.max_sessions =
     knobs.zMoved || knobs.h !== null
@@ -142,6 +137,9 @@ export function figuresOf(rows, row, sessions, latencyS, knobs) {
     figures.tpot_ms = tpot;
     figures.decode_tokens_per_s_per_user = tpot > 0 ? 1e3 / tpot : NaN;
   }
+  // what a task costs goes with the GPU time that it takes
+  figures.usd_per_task =
+    (rows.column("usd_per_task")[row] * rows.column("turns_per_s_per_gpu")[row]) / figures.turns_per_s_per_gpu;
   return figures;
 }
 
@@ -199,23 +197,13 @@ function wallPoints(rows, points, knobs) {
  * @param {Knobs} knobs
  */
 export function between(rows, low, high, share, sessions, knobs) {
-  const along = (/** @type {string} */ name) =>
+  const along = (/** @type {"turn_latency_ms" | "ttft_ms" | "tpot_ms"} */ name) =>
     low.figures[name] + share * (high.figures[name] - low.figures[name]);
-  const figures = moved(rows, low, sessions, along("turn_latency_ms"), knobs);
+  const figures = figuresOf(rows, low.row, sessions, along("turn_latency_ms") / 1e3, knobs);
   if (knobs.h === null) {
     figures.ttft_ms = along("ttft_ms");
     figures.tpot_ms = along("tpot_ms");
     figures.decode_tokens_per_s_per_user = figures.tpot_ms > 0 ? 1e3 / figures.tpot_ms : NaN;
-  }
-  return figures;
-}
-
-/** @param {Rows} rows @param {Point} point @param {number} sessions @param {number} latencyMs @param {Knobs} knobs */
-export function moved(rows, point, sessions, latencyMs, knobs) {
-  const figures = figuresOf(rows, point.row, sessions, latencyMs / 1e3, knobs);
-  if (point.figures.usd_per_task > 0) {
-    figures.usd_per_task =
-      (point.figures.usd_per_task * point.figures.turns_per_s_per_gpu) / figures.turns_per_s_per_gpu;
   }
   return figures;
 }

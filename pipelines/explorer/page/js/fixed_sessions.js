@@ -1,7 +1,7 @@
 // @ts-check
 /** The configurations at a number of sessions that the reader fixes: the operating points of Step 7. */
 import { inFlightBetween } from "./equations.js";
-import { WALL_TOLERANCE, between, curveKey, curvesOf, memoryLimits, moved, reader } from "./evaluate.js";
+import { WALL_TOLERANCE, between, curveKey, curvesOf, figuresOf, memoryLimits, reader } from "./evaluate.js";
 
 /** @typedef {import("./lake.js").Rows} Rows */
 /** @typedef {import("./evaluate.js").Point} Point */
@@ -65,7 +65,7 @@ function solved(rows, curve, wanted, knobs) {
     if (!alone && !isEnd) return null;
     const from = alone ? first : last;
     if (!isRunnable(from)) return null;
-    return { ...base, row: from.row, figures: moved(rows, from, wanted, from.figures.turn_latency_ms, knobs) };
+    return { ...base, row: from.row, figures: figuresOf(rows, from.row, wanted, from.figures.turn_latency_ms / 1e3, knobs) };
   }
   const [low, high] = [curve[at], curve[at + 1]];
   if (!isRunnable(low) || !isRunnable(high)) return null;

@@ -2,12 +2,11 @@
 /**
  * Which points no other beats: none with less-or-equal cost and more-or-equal gain, one of them strictly. Points with
  * equal coordinates stand or fall together (`transforms/frontier.py`).
- * @param {ArrayLike<number>} cost @param {ArrayLike<number>} gain
- * @param {number[]} among positions that take part
+ * @param {Float64Array} cost @param {Float64Array} gain
  * @returns {number[]} the positions on the frontier, by rising cost
  */
-export function frontier(cost, gain, among) {
-  const order = [...among].sort((one, other) => cost[one] - cost[other] || gain[other] - gain[one]);
+export function frontier(cost, gain) {
+  const order = Uint32Array.from(cost.keys()).sort((one, other) => cost[one] - cost[other] || gain[other] - gain[one]);
   /** @type {number[]} */
   const kept = [];
   let best = -Infinity;

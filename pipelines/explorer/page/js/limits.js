@@ -18,7 +18,7 @@ export function limitsOf(state) {
 /** @param {Point} point @param {ReturnType<typeof limitsOf>} limits */
 export function isWithin(point, limits) {
   return limits.every(({ column, scale, atMost, value }) => {
-    const figure = point.figures[column] * scale;
+    const figure = /** @type {any} */ (point.figures)[column] * scale;
     return atMost ? figure <= value : figure >= value;
   });
 }

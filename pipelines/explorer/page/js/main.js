@@ -30,6 +30,8 @@ let rows;
 let worked;
 /** @type {Chart} */
 let chart;
+/** Standard serving is drawn when the reader has let go of the sliders for so long. */
+const CALM_MS = 120;
 let page = 0;
 let turn = 0;
 
@@ -75,6 +77,7 @@ async function update() {
   const mine = ++turn;
   history.replaceState(null, "", toHash(state));
   const fetchedRows = await guarded(() => agentPoints(state.hardware, state.model, state.scenario));
+  await nextFrame(); // of the moves of a slider within one frame only the last is worked out
   if (fetchedRows === undefined || mine !== turn) return;
   rows = fetchedRows;
   const dtypes = precisions(rows);
@@ -93,9 +96,18 @@ async function update() {
   Object.assign(/** @type {any} */ (globalThis), { explorer: { index, state, rows, worked, chart } }); // for the console, and for tests
   if (mine === 1) performance.mark("first-chart");
   document.body.dataset.ready = String(mine);
+  await new Promise((resolve) => setTimeout(resolve, CALM_MS));
+  if (mine !== turn) return;
   const serving = await guarded(() => servingPoints(state.hardware, state.model));
   if (serving !== undefined && mine === turn) await showSideBySide(index, state, rows, serving, nameOf, change);
 }
+
+/** Resolves before the next picture, or soon where none is drawn. */
+const nextFrame = () =>
+  new Promise((resolve) => {
+    requestAnimationFrame(resolve);
+    setTimeout(resolve, 50);
+  });
 
 /** Precisions of the rows, the one that most GPUs have first. @param {Rows} of */
 function precisions(of) {

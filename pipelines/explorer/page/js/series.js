@@ -20,7 +20,7 @@ import { frontier } from "./frontier.js";
  */
 
 /** @param {Point} point @param {Axis} axis */
-export const coordinate = (point, axis) => point.figures[axis.column] * axis.scale;
+export const coordinate = (point, axis) => /** @type {any} */ (point.figures)[axis.column] * axis.scale;
 
 /**
  * @param {Rows} rows @param {Point[]} points @param {string} dtype "all" or one
@@ -31,20 +31,23 @@ export const coordinate = (point, axis) => point.figures[axis.column] * axis.sca
  */
 export function splitSeries(rows, points, dtype, x, y, hardware, nameOf) {
   const dtypes = rows.column("weight_dtype");
-  /** @type {Map<string, Point[]>} */
+  /** @type {Map<string, Map<string, Point[]>>} points by GPU and precision */
   const groups = new Map();
   for (const point of points) {
-    if (dtype !== "all" && dtypes[point.row] !== dtype) continue;
-    const id = `${rows.hardware[point.row]} ${dtypes[point.row]}`;
-    const group = groups.get(id);
+    const [gpu, precision] = [rows.hardware[point.row], dtypes[point.row]];
+    if (dtype !== "all" && precision !== dtype) continue;
+    let ofGpu = groups.get(gpu);
+    if (ofGpu === undefined) groups.set(gpu, (ofGpu = new Map()));
+    const group = ofGpu.get(precision);
     if (group) group.push(point);
-    else groups.set(id, [point]);
+    else ofGpu.set(precision, [point]);
   }
-  const series = [...groups].map(([id, group]) => {
-    const [gpu, precision] = id.split(" ");
-    const label = dtype === "all" ? `${nameOf(gpu)} ${precision}` : nameOf(gpu);
-    return { id, hardware: gpu, dtype: precision, label, ...places(rows, group, x, y) };
-  });
+  const series = [...groups].flatMap(([gpu, ofGpu]) =>
+    [...ofGpu].map(([precision, group]) => {
+      const label = dtype === "all" ? `${nameOf(gpu)} ${precision}` : nameOf(gpu);
+      return { id: `${gpu} ${precision}`, hardware: gpu, dtype: precision, label, ...places(rows, group, x, y) };
+    }),
+  );
   const order = (/** @type {{hardware: string}} */ one) => hardware.indexOf(one.hardware);
   return series.sort((one, other) => order(one) - order(other) || (one.dtype < other.dtype ? -1 : 1));
 }
@@ -55,9 +58,9 @@ function places(rows, group, x, y) {
   const drawable = (/** @type {Point} */ point) =>
     Number.isFinite(coordinate(point, x)) && Number.isFinite(coordinate(point, y));
   const feasible = group.filter((point) => point.feasible && drawable(point));
-  const cost = feasible.map((point) => (x.lowerIsBetter ? 1 : -1) * coordinate(point, x));
-  const gain = feasible.map((point) => (y.lowerIsBetter ? -1 : 1) * coordinate(point, y));
-  const best = frontier(cost, gain, [...feasible.keys()]).map((at) => feasible[at]);
+  const cost = Float64Array.from(feasible, (point) => (x.lowerIsBetter ? 1 : -1) * coordinate(point, x));
+  const gain = Float64Array.from(feasible, (point) => (y.lowerIsBetter ? -1 : 1) * coordinate(point, y));
+  const best = frontier(cost, gain).map((at) => feasible[at]);
   const isBest = new Set(best);
   return {
     isRoofline: group.every((point) => sources[point.row] === "roofline"),

@@ -59,7 +59,7 @@ export function standardSeries(rows, workload, state, nameOf) {
     if (workloadOf(rows, row) !== workload || !(tpot[row] > 0)) continue;
     points.push({
       row,
-      figures: { turn_latency_ms: latency[row], speed: 1e3 / tpot[row], [Y.column]: output[row] },
+      figures: /** @type {any} */ ({ turn_latency_ms: latency[row], speed: 1e3 / tpot[row], [Y.column]: output[row] }),
       feasible: true,
       beyondWall: false,
       atWall: false,
@@ -79,7 +79,7 @@ export function sideBySide(index, state, agents, serving, workload, nameOf) {
   const standard = standardSeries(serving, workload, state, nameOf);
   const draw = (/** @type {import("./series.js").Series[]} */ series, /** @type {string} */ x) =>
     series.flatMap((one) =>
-      one.frontier.map((point) => ({ x: point.figures[x], y: point.figures[Y.column], series: one.id, point })),
+      one.frontier.map((point) => ({ x: figure(point, x), y: figure(point, Y.column), series: one.id, point })),
     );
   const sides = { standard: draw(standard, "speed"), agents: draw(worked.series, "decode_tokens_per_s_per_user") };
   const all = [...sides.standard, ...sides.agents];
@@ -99,4 +99,7 @@ export function sideBySide(index, state, agents, serving, workload, nameOf) {
 }
 
 /** @param {Point[]} points */
-const highest = (points) => Math.max(0, ...points.map((point) => point.figures[Y.column]));
+const highest = (points) => Math.max(0, ...points.map((point) => figure(point, Y.column)));
+
+/** @param {Point} point @param {string} column @returns {number} */
+const figure = (point, column) => /** @type {any} */ (point.figures)[column];

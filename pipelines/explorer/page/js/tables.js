@@ -93,7 +93,7 @@ export function pointsAsCsv(rows, worked, points, what) {
     what.release, what.model, what.scenario, rows.hardware[point.row], worked.knobs.z,
     worked.knobs.h ?? rows.value(point.row, "cache_hit_rate"),
     ...IDENTITY.map((name) => rows.value(point.row, name)),
-    ...figures.map((name) => point.figures[name]),
+    ...figures.map((name) => /** @type {any} */ (point.figures)[name]),
     point.atWall, point.feasible, point.reason, best.has(point),
   ]);
   return [head, ...lines].map((cells) => cells.map(csvCell).join(",")).join("\r\n") + "\r\n";
