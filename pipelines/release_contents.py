@@ -68,7 +68,7 @@ class ReleaseContents:
         Raises ``UserError`` for a name that is not in the release or has no point of the model.
         """
         there = [path.name.removeprefix("hardware=") for path in self._glob("agent_points", "hardware=*")]
-        with_model = [slug for slug in there if self._glob("agent_points", f"hardware={slug}/model={model}")]
+        with_model = self.hardware_with(model)
         chosen = []
         for name in names:
             meant = self.hardware.lookup(name)
@@ -77,6 +77,11 @@ class ReleaseContents:
                 raise UserError(f"The lake has no point of {model} on {slug}; it has it on {', '.join(with_model)}.")
             chosen.append(slug)
         return list(dict.fromkeys(chosen)) or with_model
+
+    def hardware_with(self, model: str) -> list[str]:
+        """The hardware that has points of the model."""
+        there = self._glob("agent_points", f"hardware=*/model={model}")
+        return [path.parent.name.removeprefix("hardware=") for path in there]
 
     def read(self, table: str, hardware: Sequence[str], model: str, scenario: str | None = None) -> pl.DataFrame:
         """The table's partitions of the hardware, model and scenario, in the table's columns.

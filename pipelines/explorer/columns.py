@@ -42,18 +42,16 @@ SERVING_COLUMNS: Final = (
 CURVE: Final = "curve"
 
 
-def agent_partition(release: Path, hardware: str, model: str, scenario: str) -> bytes:
+def read_agent_points(release: Path, hardware: str, model: str, scenario: str) -> pl.DataFrame:
     """A partition of ``agent_points``: all of its rows, the page's columns that it has, and ``curve``."""
     folder = release / "agent_points" / f"hardware={hardware}" / f"model={model}" / f"scenario={scenario}"
-    frame = _read(folder)
-    keyed = frame.with_columns(hardware=pl.lit(hardware), model=pl.lit(model))
-    numbered = keyed.with_columns(curve_number().alias(CURVE))
-    return _encode(numbered, (*AGENT_COLUMNS, *OPTIONAL_COLUMNS, CURVE))
+    keyed = _read(folder).with_columns(hardware=pl.lit(hardware), model=pl.lit(model))
+    return _chosen(keyed.with_columns(curve_number().alias(CURVE)), (*AGENT_COLUMNS, *OPTIONAL_COLUMNS, CURVE))
 
 
-def serving_partition(release: Path, hardware: str, model: str) -> bytes:
-    """A partition of ``serving_points``: all of its rows, the columns of ``SERVING_COLUMNS``."""
-    return _encode(_read(release / "serving_points" / f"hardware={hardware}" / f"model={model}"), SERVING_COLUMNS)
+def read_serving_points(release: Path, hardware: str, model: str) -> pl.DataFrame:
+    """A partition of ``serving_points``: all of its rows, the page's columns that it has."""
+    return _chosen(_read(release / "serving_points" / f"hardware={hardware}" / f"model={model}"), SERVING_COLUMNS)
 
 
 def _read(folder: Path) -> pl.DataFrame:
@@ -63,12 +61,15 @@ def _read(folder: Path) -> pl.DataFrame:
         raise UserError(f"{folder} cannot be read: {error}") from error
 
 
-def _encode(frame: pl.DataFrame, columns: Sequence[str]) -> bytes:
+def _chosen(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    return frame.select(name for name in columns if name in frame.columns)
+
+
+def encode(frame: pl.DataFrame) -> bytes:
     """Parquet for the page: whole numbers in 32 bits where they fit, as 64 bits are no numbers in JavaScript."""
-    chosen = frame.select(name for name in columns if name in frame.columns)
-    narrow = [name for name in chosen.columns if chosen[name].dtype == pl.Int64 and _fits(chosen[name])]
+    narrow = [name for name in frame.columns if frame[name].dtype == pl.Int64 and _fits(frame[name])]
     buffer = io.BytesIO()
-    chosen.with_columns(pl.col(narrow).cast(pl.Int32)).write_parquet(buffer, compression="zstd", statistics=False)
+    frame.with_columns(pl.col(narrow).cast(pl.Int32)).write_parquet(buffer, compression="zstd", statistics=False)
     return buffer.getvalue()
 
 

@@ -2,13 +2,16 @@
 index, so that the same files can be written to a folder or served one by one."""
 
 import json
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
-from pipelines.explorer.columns import agent_partition, serving_partition
+from pipelines.explorer.columns import encode, read_agent_points, read_serving_points
 from pipelines.explorer.index import read_index
+from pipelines.explorer.turns import Turns
 from pipelines.lake.reader import Release, current_release
+from pipelines.release_contents import ReleaseContents
 
 _PACKAGE = Path(__file__).resolve().parent
 #: Parts of ``vendor`` that the page needs or that its licences ask for.
@@ -22,56 +25,60 @@ class Site:
     def __init__(self, lake: Path) -> None:
         self._lake = lake
         self.release: Release = current_release(lake)
+        self._turns = Turns(ReleaseContents(self.release))
 
     @cached_property
-    def _index(self) -> dict[str, object]:
-        return read_index(self._lake, self.release)
+    def _index(self) -> dict[str, Any]:
+        return read_index(self._lake, self.release) | {"turns_missing": self._turns.missing}
 
     @cached_property
-    def _page(self) -> dict[str, Path]:
+    def _files(self) -> dict[str, Callable[[], bytes]]:
+        """Path -> what makes its content. Files that are made from the same rows follow one another."""
         page = _PACKAGE / "page"
-        files = {path.relative_to(page).as_posix(): path for path in sorted(page.rglob("*")) if path.is_file()}
-        return files | {f"vendor/{name}": _PACKAGE / "vendor" / name for name in _VENDORED}
-
-    @cached_property
-    def _partitions(self) -> dict[str, tuple[str, ...]]:
-        """Path of each data file -> its partition: hardware and model, and scenario where there is one."""
-        agents, serving = self._index["agent_points"], self._index["serving_points"]
-        assert isinstance(agents, dict)
-        assert isinstance(serving, dict)
-        paths: dict[str, tuple[str, ...]] = {}
-        for model, of_model in agents.items():
-            for scenario, of_scenario in of_model.items():
-                for gpu in of_scenario:
-                    path = f"agent_points/hardware={gpu}/model={model}/scenario={scenario}/part-0.parquet"
-                    paths[path] = (gpu, model, scenario)
-        for model, gpus in serving.items():
+        files: dict[str, Callable[[], bytes]] = {
+            path.relative_to(page).as_posix(): path.read_bytes for path in sorted(page.rglob("*")) if path.is_file()
+        }
+        files |= {f"vendor/{name}": (_PACKAGE / "vendor" / name).read_bytes for name in _VENDORED}
+        files[INDEX] = self._index_bytes
+        for model, gpus in self._index["serving_points"].items():
             for gpu in gpus:
-                paths[f"serving_points/hardware={gpu}/model={model}/part-0.parquet"] = (gpu, model)
-        return paths
+                path = f"serving_points/hardware={gpu}/model={model}/part-0.parquet"
+                files[path] = partial(self._serving_points, gpu, model)
+        for model, scenarios in self._index["agent_points"].items():
+            for scenario, rows in scenarios.items():
+                if self._turns.missing is None:
+                    files[f"turns/model={model}/scenario={scenario}.json"] = partial(self._turns.work, model, scenario)
+                for gpu in rows:
+                    folder = f"hardware={gpu}/model={model}/scenario={scenario}"
+                    files[f"agent_points/{folder}/part-0.parquet"] = partial(self._agent_points, gpu, model, scenario)
+                    if self._turns.missing is None:
+                        path = f"turns/{folder}/part-0.parquet"
+                        files[path] = partial(self._turns_of_points, gpu, model, scenario)
+        return files
+
+    def _index_bytes(self) -> bytes:
+        return json.dumps(self._index, ensure_ascii=False, allow_nan=False).encode()
+
+    def _serving_points(self, hardware: str, model: str) -> bytes:
+        return encode(read_serving_points(self.release.path, hardware, model))
+
+    def _agent_points(self, hardware: str, model: str, scenario: str) -> bytes:
+        return encode(read_agent_points(self.release.path, hardware, model, scenario))
+
+    def _turns_of_points(self, hardware: str, model: str, scenario: str) -> bytes:
+        published = read_agent_points(self.release.path, hardware, model, scenario)
+        return encode(self._turns.differences(hardware, model, scenario, published))
 
     def paths(self) -> list[str]:
         """Every file of the site."""
-        return [*self._page, INDEX, *self._partitions]
+        return list(self._files)
 
     def content(self, path: str) -> bytes | None:
         """The content of a file; None where the site has no such file. Raises ``UserError`` for a damaged release."""
-        if path in self._page:
-            return self._page[path].read_bytes()
-        if path == INDEX:
-            return json.dumps(self._index, ensure_ascii=False, allow_nan=False).encode()
-        partition = self._partitions.get(path)
-        if partition is None:
-            return None
-        if path.startswith("agent_points/"):
-            hardware, model, scenario = partition
-            return agent_partition(self.release.path, hardware, model, scenario)
-        hardware, model = partition
-        return serving_partition(self.release.path, hardware, model)
+        make = self._files.get(path)
+        return None if make is None else make()
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Every file with its content."""
-        for path in self.paths():
-            content = self.content(path)
-            assert content is not None
-            yield path, content
+        for path, make in self._files.items():
+            yield path, make()

@@ -17,8 +17,14 @@ from playwright.sync_api import Browser
 from pipelines.explorer.site import Site
 from pipelines.explorer.write import write_site
 from pipelines.lake.reader import current_release
+from pipelines.release_contents import open_contents
 from tests.explorer.browser import Watched, chromium, needs_chromium, screenshot, watched_page
+from transforms.agent_points.prepare import prepare_points
 from transforms.agent_points.sessions import stations
+from transforms.agent_points.turns import ON_HIT, ON_MISS, turn_differences, turn_work
+from transforms.configurations import curve_number
+from transforms.equations.kv_memory import session_bytes_on_rank
+from transforms.equations.turns import hit_differences, miss_differences, ms_per_flop
 from transforms.equations.what_if import session_figures, sessions_that_fit
 from transforms.frontier import mark_frontiers
 
@@ -220,6 +226,60 @@ def test_standard_serving_stands_beside_the_agents(page: Watched, lake: Path, po
     assert_same_points(drawn, wanted, 1e3 / pl.col("tpot_ms"), pl.col("output_tokens_per_s_per_gpu"))
     agents = page.js("explorer.sides.agents.map(({y}) => y)")
     assert max(agents) == pytest.approx(of_scenario(points).filter("feasible")["output_tokens_per_s_per_gpu"].max())
+
+
+def test_turn_by_turn(page: Watched, lake: Path, points: pl.DataFrame) -> None:
+    """Of a row and of a wall point: context, KV, TTFT and R of each turn, on a hit and on a miss."""
+    page.after(lambda: page.page.select_option("[name=scenario]", "research-agent"))
+    contents = open_contents(lake)
+    asked, spec = contents.scenarios["research-agent"], contents.models.get("llama-3-1-70b")
+    served = contents.read("serving_points", ["h100-sxm", "h200-sxm"], "llama-3-1-70b")
+    added = turn_differences(prepare_points(served, spec, contents.hardware), asked)
+    rows = of_scenario(points, "research-agent")
+    frontier = rows.filter(pl.col("on_frontier") & (pl.col("serving_mode") == "agg")).sort("turn_latency_ms")
+    work = turn_work(asked, spec.attention)
+    for row in (frontier.filter(~pl.col("interpolated")).row(3, named=True),
+                frontier.filter("interpolated").row(0, named=True)):  # fmt: skip
+        page.js("delete explorer.turns")
+        point = f"#scenario=research-agent&hardware=h100-sxm,h200-sxm&point={row['hardware']}:{row['point_id']}"
+        page.page.evaluate("hash => { location.hash = hash }", point)
+        page.page.wait_for_function("explorer.turns !== undefined")
+        turns = pl.DataFrame(page.js("explorer.turns"))
+        ends = _ends(rows, row)
+        on_hit, on_miss = (
+            tuple(
+                sum(share * added.filter(hardware=row["hardware"], point_id=id_)[name].item() for id_, share in ends)
+                for name in names
+            )
+            for names in (ON_HIT, ON_MISS)
+        )
+        slope = ms_per_flop(on_hit[1], on_hit[2], work.flops_on_hit[1], work.flops_on_hit[-1])
+        hit = hit_differences(on_hit, work.flops_on_hit)
+        miss = miss_differences(on_miss, work.evaluated_on_miss, work.new_on_miss, work.flops_on_miss, slope)
+        for name, added_ms in (("hit", hit), ("miss", miss)):
+            np.testing.assert_allclose(turns[f"latency_on_{name}_ms"], row["turn_latency_ms"] + added_ms, rtol=1e-9)
+            np.testing.assert_allclose(turns[f"ttft_on_{name}_ms"], row["ttft_ms"] + added_ms, rtol=1e-9)
+        np.testing.assert_allclose(turns["context_tokens"], work.context_tokens)
+        kv = session_bytes_on_rank(spec.attention, work.context_tokens, 2.0, row["tp"])
+        np.testing.assert_allclose(turns["kv_bytes"], kv, rtol=1e-9)
+    assert page.page.locator("#turns canvas").count() == 4
+    assert page.page.locator("#turns-table tbody tr").count() == 15
+
+
+def _ends(rows: pl.DataFrame, row: dict[str, Any]) -> list[tuple[str, float]]:
+    """A row itself, or the two rows between which a wall point lies, with their shares."""
+    if not row["interpolated"]:
+        return [(row["point_id"], 1.0)]
+    low_id = row["point_id"].removesuffix("-wall")
+    on_gpu = rows.filter(pl.col("hardware") == row["hardware"])
+    curve = on_gpu.with_columns(curve_number().alias("curve")).filter(
+        (pl.col("curve") == pl.col("curve").filter(point_id=low_id).first()) & ~pl.col("interpolated")
+    )
+    curve = curve.sort("batch_per_rank")
+    place = curve["point_id"].to_list().index(low_id)
+    low, high = curve["sessions"][place], curve["sessions"][place + 1]
+    share = (row["sessions"] - low) / (high - low)
+    return [(low_id, 1 - share), (curve["point_id"][place + 1], share)]
 
 
 def test_an_address_brings_the_view_back(page: Watched, browser: Browser, address: str) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +19,7 @@ from pipelines.explorer.write import write_site
 from schemas.errors import UserError
 from schemas.fields import FIELDS
 from schemas.tables import TABLES
+from transforms.agent_points.turns import ON_HIT, ON_MISS
 
 EXPLORER = Path(__file__).parents[2] / "pipelines" / "explorer"
 
@@ -33,7 +35,7 @@ def published(site: Site, path: str) -> pl.DataFrame:
 
 
 def test_every_partition_has_the_release_s_rows_and_values(site: Site) -> None:
-    paths = [path for path in site.paths() if path.endswith(".parquet")]
+    paths = [path for path in site.paths() if path.startswith(("agent_points/", "serving_points/"))]
     assert len(paths) == 2 * 3 + 2  # two GPUs at three scenarios, and their serving points
     for path in paths:
         content = site.content(path)
@@ -55,6 +57,34 @@ def test_a_curve_is_one_configuration_at_several_loads(site: Site) -> None:
     assert rows.group_by(CURVE).agg(pl.struct(shape).n_unique().alias("shapes"))["shapes"].max() == 1
     loads = rows.filter(~pl.col("interpolated") & (pl.col("serving_mode") == "agg"))
     assert not loads.select(CURVE, "batch_per_rank").is_duplicated().any()
+
+
+def test_turns_stand_row_by_row_beside_the_points(site: Site) -> None:
+    partition = "hardware=h200-sxm/model=llama-3-1-70b/scenario=research-agent/part-0.parquet"
+    turns, points = (
+        pl.read_parquet(io.BytesIO(site.content(f"{table}/{partition}") or b"")) for table in ("turns", "agent_points")
+    )
+    assert turns.columns == [*ON_HIT, *ON_MISS]
+    assert turns["hit_first_ms"].is_null().to_list() == points["interpolated"].to_list()
+    # a mean turn lies between a hit and a miss; at a hit rate of 0.7 most of the way to the hit
+    assert (turns.filter(~points["interpolated"]).select(pl.max_horizontal(ON_HIT).max()).item()) < 0
+    assert (turns.filter(~points["interpolated"]).select(pl.min_horizontal(ON_MISS).min()).item()) > 0
+    # and of the published first turn, in which 70 % hit, the same is left as of the table's own
+    first = points["first_turn_latency_ms"] - points["turn_latency_ms"]
+    mixed = 0.7 * turns["hit_first_ms"] + 0.3 * turns["miss_first_ms"]
+    assert (first - mixed).abs().max() < 0.01 * points["turn_latency_ms"].max()  # type: ignore[operator]
+
+
+def test_a_release_of_an_earlier_version_has_a_page_without_turns(site: Site, lake: Path, tmp_path: Path) -> None:
+    old = tmp_path / "lake"
+    shutil.copytree(lake, old)
+    for name in ("scenarios", "models"):
+        path = old / "releases" / site.release.id / f"{name}.parquet"
+        pl.read_parquet(path).with_columns(definition=pl.lit("{}")).write_parquet(path)
+    page = Site(old)
+    assert not any(path.startswith("turns/") for path in page.paths())
+    index = json.loads(page.content(INDEX) or b"")
+    assert "Run `agent-pareto build` on the lake again" in index["turns_missing"]
 
 
 def test_the_index_counts_the_rows(site: Site) -> None:

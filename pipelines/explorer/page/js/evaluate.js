@@ -39,6 +39,7 @@ export const WALL_TOLERANCE = 1e-9;
  * @property {boolean} beyondWall its one fault is memory for the KV of its sessions
  * @property {boolean} atWall it lies where its curve meets the KV wall, between two rows
  * @property {string | null} reason against it
+ * @property {{ low: number, high: number, share: number }} [ends] the rows between which it lies, and how far from the first
  * @property {number} [admitted] sessions that memory holds where more are wanted
  */
 
@@ -185,8 +186,10 @@ function wallPoints(rows, points, knobs) {
     const [r0, r1] = [low, high].map((point) => point.figures.turn_latency_ms / 1e3);
     const sessions = sessionsAtWall(from, r0, to, r1, knobs.z, ...memoryLimits(rows, low.row));
     if (sessions <= from) continue;
-    const figures = between(rows, low, high, (sessions - from) / (to - from), sessions, knobs);
-    found.push({ row: low.row, figures, feasible: true, beyondWall: false, atWall: true, reason: null });
+    const share = (sessions - from) / (to - from);
+    const figures = between(rows, low, high, share, sessions, knobs);
+    const ends = { low: low.row, high: high.row, share };
+    found.push({ row: low.row, ends, figures, feasible: true, beyondWall: false, atWall: true, reason: null });
   }
   return found;
 }

@@ -74,5 +74,6 @@ function solved(rows, curve, wanted, knobs) {
   const [r0, r1] = [low, high].map((point) => point.figures.turn_latency_ms / 1e3);
   const b = inFlightBetween(wanted / stations, b0, r0, b1, r1, knobs.z, knobs.closedLoop);
   const share = b1 === b0 ? 0 : (b - b0) / (b1 - b0);
-  return { ...base, row: low.row, figures: between(rows, low, high, share, wanted, knobs) };
+  const ends = { low: low.row, high: high.row, share };
+  return { ...base, row: low.row, ends, figures: between(rows, low, high, share, wanted, knobs) };
 }

@@ -13,6 +13,7 @@ import { compressors, parquetMetadata, parquetRead } from "../vendor/hyparquet.m
  * @property {Record<string, Record<string, Record<string, number>>>} agent_points rows by model, scenario, hardware
  * @property {Record<string, Record<string, number>>} serving_points rows by model and hardware
  * @property {{ model: string, scenario: string, hardware: string[] }} first what to show first
+ * @property {string | null} turns_missing why the release tells nothing of single turns; null if it does
  * @property {Record<string, { unit: string, description: string }>} columns
  */
 
@@ -58,6 +59,14 @@ export const agentPoints = (hardware, model, scenario) =>
 /** @param {string[]} hardware @param {string} model */
 export const servingPoints = (hardware, model) =>
   fetchAll(hardware, (gpu) => `serving_points/hardware=${gpu}/model=${model}/part-0.parquet`);
+
+/** What single turns add to each row of `agentPoints`. @param {string[]} hardware @param {string} model @param {string} scenario */
+export const turnDifferences = (hardware, model, scenario) =>
+  fetchAll(hardware, (gpu) => `turns/hardware=${gpu}/model=${model}/scenario=${scenario}/part-0.parquet`);
+
+/** @param {string} model @param {string} scenario @returns {Promise<import("./turns.js").TurnWork>} */
+export const turnWork = async (model, scenario) =>
+  (await fetchFile(`turns/model=${model}/scenario=${scenario}.json`)).json();
 
 /** @param {string} path @returns {Promise<Response>} */
 async function fetchFile(path) {

@@ -14,6 +14,7 @@ import { DEFAULTS, fromHash, toHash } from "./state.js";
 import { PAGE_ROWS, download, fillPoints, fillTable, pointsAsCsv, tablePoints } from "./tables.js";
 import { wireTheme } from "./theme.js";
 import { coordinate } from "./series.js";
+import { showTurns, turnsOf } from "./turns_view.js";
 import { scenarioOf, workOut } from "./view.js";
 
 /** @typedef {import("./state.js").State} State */
@@ -91,9 +92,9 @@ async function update() {
   worked = workOut(index, state, rows);
   await showChart();
   showBest();
-  showPoint();
   showTable();
   Object.assign(/** @type {any} */ (globalThis), { explorer: { index, state, rows, worked, chart } }); // for the console, and for tests
+  showPoint();
   if (mine === 1) performance.mark("first-chart");
   document.body.dataset.ready = String(mine);
   await new Promise((resolve) => setTimeout(resolve, CALM_MS));
@@ -200,7 +201,7 @@ function choose(point) {
   byId("point-section").scrollIntoView({ block: "nearest", behavior: "smooth" });
 }
 
-function showPoint() {
+async function showPoint() {
   const said = state.point?.split(":") ?? [];
   const point = worked.points.find(
     (one) => rows.hardware[one.row] === said[0] && rows.value(one.row, "point_id") === said.slice(1).join(":"),
@@ -208,6 +209,13 @@ function showPoint() {
   byId("point-none").hidden = point !== undefined;
   const told = point ? [...facts(rows, point, nameOf(rows.hardware[point.row])), ...moreFacts(rows, point)] : [];
   fillList(byId("point"), told);
+  byId("turns-section").hidden = point === undefined;
+  if (point === undefined) return;
+  const mine = turn;
+  const turns = await guarded(() => turnsOf(index, state, worked, rows, point));
+  if (turns === undefined || mine !== turn) return;
+  await showTurns(turns, worked, rows, point);
+  /** @type {any} */ (globalThis).explorer.turns = turns;
 }
 
 function showTable() {

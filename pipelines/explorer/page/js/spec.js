@@ -6,6 +6,26 @@
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif';
 
+/** @param {Inks} inks */
+const configuration = (inks) => ({
+  font: FONT,
+  view: { stroke: null },
+  axis: {
+    labelFontSize: 12,
+    titleFontSize: 13,
+    titleFontWeight: 600,
+    titlePadding: 10,
+    labelColor: inks.quiet,
+    titleColor: inks.text,
+    gridColor: inks.line,
+    domainColor: inks.line,
+    tickColor: inks.line,
+  },
+});
+
+/** Above the plot, where it costs no width. */
+const TITLE_ABOVE = { titleAngle: 0, titleAlign: "left", titleAnchor: "end", titleX: 0, titleY: -14 };
+
 /** Round numbers of a logarithmic axis. @param {[number, number]} domain @param {number} most */
 export function logTicks([low, high], most) {
   for (const ladder of [[1, 1.5, 2, 3, 4, 5, 6, 8], [1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]]) {
@@ -43,7 +63,7 @@ export function specification({ width, height, x, y, series, colours, shapes, da
     x: { field: "x", ...channel(x, narrow ? 5 : 9, inks, {}) },
     y: {
       field: "y",
-      ...channel(y, narrow ? 5 : 7, inks, { titleAngle: 0, titleAlign: "left", titleAnchor: "end", titleX: 0, titleY: -14 }),
+      ...channel(y, narrow ? 5 : 7, inks, TITLE_ABOVE),
     },
   };
   const colour = { field: "series", type: "nominal", legend: null, scale: { domain: series, range: colours } };
@@ -59,21 +79,7 @@ export function specification({ width, height, x, y, series, colours, shapes, da
     padding: { left: 2, right: narrow ? 8 : 14, top: 6, bottom: 2 },
     background: null,
     datasets: Object.fromEntries(names.map((name) => [name, []])),
-    config: {
-      font: FONT,
-      view: { stroke: null },
-      axis: {
-        labelFontSize: 12,
-        titleFontSize: 13,
-        titleFontWeight: 600,
-        titlePadding: 10,
-        labelColor: inks.quiet,
-        titleColor: inks.text,
-        gridColor: inks.line,
-        domainColor: inks.line,
-        tickColor: inks.line,
-      },
-    },
+    config: configuration(inks),
     layer: [
       {
         data: { name: "excluded" },
@@ -126,5 +132,34 @@ export function specification({ width, height, x, y, series, colours, shapes, da
         encoding: at,
       },
     ],
+  };
+}
+
+/**
+ * A figure by turn: one line, or one for hits and one for misses.
+ * @param {{ width: number, height: number, title: string, colours: string[], inks: Inks,
+ *   values: { turn: number, value: number, kind: string }[] }} wanted
+ */
+export function smallSpecification({ width, height, title, values, colours, inks }) {
+  const one = values.every(({ kind }) => kind === "");
+  const kinds = { domain: ["hit", "miss"], range: colours };
+  const colour = one ? { value: inks.text } : { field: "kind", type: "nominal", legend: null, scale: kinds };
+  const turns = new Set(values.map(({ turn }) => turn)).size;
+  return {
+    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
+    width,
+    height,
+    autosize: { type: "fit", contains: "padding" },
+    padding: { left: 2, right: 8, top: 6, bottom: 2 },
+    background: null,
+    data: { values },
+    config: configuration(inks),
+    mark: { type: "line", strokeWidth: 2, point: turns > 40 ? false : { size: 34, filled: true } },
+    encoding: {
+      x: { field: "turn", type: "quantitative", scale: { zero: false, nice: false }, axis: { title: "turn", tickMinStep: 1, tickCount: 6 } },
+      y: { field: "value", type: "quantitative", axis: { title, tickCount: 5, format: ",.4~r", ...TITLE_ABOVE } },
+      color: colour,
+      ...(!one && { shape: { field: "kind", type: "nominal", legend: null, scale: { domain: ["hit", "miss"], range: ["circle", "square"] } } }),
+    },
   };
 }
