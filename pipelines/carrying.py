@@ -19,6 +19,7 @@ from schemas.scenarios import Scenario
 from schemas.tables import TABLES
 from transforms.agent_points.carry import Setting, carry_prepared
 from transforms.agent_points.idle_kv import scenario_under
+from transforms.agent_points.mixing import mix_components
 from transforms.agent_points.prepare import prepare_points
 from transforms.frontier import mark_frontiers
 from transforms.operating_points import operating_points
@@ -43,6 +44,7 @@ class Carried:
 
     agent_points: pl.DataFrame
     operating_points: pl.DataFrame
+    mix_components: pl.DataFrame
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,11 @@ def carry_partition(
     for scenario in scenarios:
         setting = Setting(scenario_under(scenario, options), spec, hardware, options)
         carried = mark_frontiers(carry_prepared(prepared, setting))
-        yield Carried(in_columns_of(carried, "agent_points"), operating_points(carried, setting))
+        yield Carried(
+            in_columns_of(carried, "agent_points"),
+            operating_points(carried, setting),
+            mix_components(carried, setting.scenario),
+        )
 
 
 def compute(jobs: Sequence[Job], place: Workplace) -> list[PartitionRecord]:
@@ -154,9 +160,12 @@ def _write_batch(batch: Sequence[Carried], release: Path) -> list[PartitionRecor
     agents = conform(pl.concat([carried.agent_points for carried in batch]), "agent_points")
     frontier = agents.filter(pl.col("on_frontier") | pl.col("on_frontier_3d"))
     operating = conform(pl.concat([carried.operating_points for carried in batch]), "operating_points")
+    mixes = conform(pl.concat([carried.mix_components for carried in batch]), "mix_components")
+    frames = {"agent_points": agents, "agent_frontier": frontier}
+    frames |= {"operating_points": operating, "mix_components": mixes}
     parts: dict[str, list[Part]] = {}
     with explained(release.parent.parent):
-        for table, frame in (("agent_points", agents), ("agent_frontier", frontier), ("operating_points", operating)):
+        for table, frame in frames.items():
             put_aside(release, table, frame)
             for part in write_parts(release, table, frame, TABLES[table].partitions):
                 parts.setdefault(part.folder, []).append(part)

@@ -104,19 +104,27 @@ def shipped_scenarios() -> tuple[Scenario, ...]:
     return _default_scenarios() + _further_scenarios()
 
 
-def _read_entries(path: Path, kind: _Kind[EntryT]) -> tuple[EntryT, ...]:
-    """The entries of one catalogue file, at least one.
+def _read_entries(path: Path, kind: _Kind[EntryT], known: Mapping[str, EntryT] | None = None) -> tuple[EntryT, ...]:
+    """The entries of one catalogue file, at least one; ``known`` are those that it may name beside its own.
 
     Raises ``UserError`` that lists what is wrong with the file, entry by entry, each with its line.
     """
     file = read_yaml(path)
     written = _listed(file, kind)
     problems: list[str] = []
-    entries: list[EntryT] = []
+    entries: dict[int, EntryT] = {}
     first_line: dict[str, int] = {}
-    for number, value in enumerate(written):
+    # what names other entries is read after them
+    for number, value in sorted(enumerate(written), key=lambda entry: _names_others(entry[1])):
         label = f"{kind.entry} {_label(value, number)}"
         line = file.line((kind.key, number))
+        if _names_others(value):
+            value, unknown = _with_named(
+                value, {**(known or {}), **{_slug(entry): entry for entry in entries.values()}}
+            )
+            problems += [f"{file.name}: {label} (line {line}): {sentence}" for sentence in unknown]
+            if unknown:
+                continue
         try:
             # Strict: text is no number and a number no text. YAML has told them apart already.
             entry = kind.model.model_validate(value, strict=True)
@@ -125,16 +133,38 @@ def _read_entries(path: Path, kind: _Kind[EntryT]) -> tuple[EntryT, ...]:
                 line = file.line((kind.key, number, *problem.location))
                 problems.append(f"{file.name}: {label} (line {line}): {problem.sentence}")
             continue
-        slug = str(getattr(entry, "slug", number))
+        slug = _slug(entry)
         if slug in first_line:
             problems.append(f"{file.name}: {label} (line {line}): line {first_line[slug]} has this slug too.")
         first_line.setdefault(slug, line)
-        entries.append(entry)
+        entries[number] = entry
     if problems:
         left = len(problems) - _MAX_PROBLEMS_SHOWN
         more = [f"... and {left} more."] if left > 0 else []
         raise UserError("\n".join(problems[:_MAX_PROBLEMS_SHOWN] + more))
-    return tuple(entries)
+    return tuple(entries[number] for number in sorted(entries))
+
+
+def _slug(entry: BaseModel) -> str:
+    return str(getattr(entry, "slug", ""))
+
+
+def _names_others(value: YamlValue) -> bool:
+    """Whether an entry is a mix of others."""
+    return isinstance(value, dict) and isinstance(value.get("mix"), tuple)
+
+
+def _with_named(value: Any, known: Mapping[str, BaseModel]) -> tuple[Any, list[str]]:
+    """A mix with the scenarios in place of their slugs, and a sentence for each that is not known."""
+    parts, unknown = [], []
+    for part in value["mix"]:
+        named = part.get("scenario") if isinstance(part, dict) else None
+        if isinstance(named, str) and named not in known:
+            unknown.append(f"{named!r} is no scenario of this file or the catalogue.{did_you_mean(named, known)}")
+        elif isinstance(named, str):
+            part = {**part, "scenario": known[named]}
+        parts.append(part)
+    return {**value, "mix": tuple(parts)}, unknown
 
 
 @cache
@@ -154,7 +184,8 @@ def _default_scenarios() -> tuple[Scenario, ...]:
 
 @cache
 def _further_scenarios() -> tuple[Scenario, ...]:
-    return _read_entries(SHIPPED / "further_scenarios.yaml", _SCENARIOS)
+    known = {scenario.slug: scenario for scenario in _default_scenarios()}
+    return _read_entries(SHIPPED / "further_scenarios.yaml", _SCENARIOS, known)
 
 
 def _extended(shipped: CatalogueT, path: Path, added: Iterable[Any]) -> CatalogueT:
@@ -172,7 +203,7 @@ def _named_scenarios(spec: str, shipped: Mapping[str, Scenario]) -> tuple[Scenar
     except (OSError, ValueError):  # too long for a path, or with a NUL
         is_there = False
     if is_there:
-        return _read_entries(Path(spec), _SCENARIOS)
+        return _read_entries(Path(spec), _SCENARIOS, shipped)
     shown = spec if len(spec) <= 200 else spec[:197] + "..."
     raise UserError(
         f"{shown!r} is neither a scenario of the catalogue nor a file.{did_you_mean(spec, shipped)}"

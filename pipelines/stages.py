@@ -50,7 +50,7 @@ from schemas.tables import SCHEMA_VERSION, TABLES
 
 SHIPPED_TABLES = SHIPPED / "tables"
 READING = "Reading tables"
-PARTITIONED = ("serving_points", "agent_points", "agent_frontier", "operating_points")
+PARTITIONED = ("serving_points", "agent_points", "agent_frontier", "operating_points", "mix_components")
 #: Files that are linked or copied at a time: a file system answers several as fast as one.
 LINKING_THREADS = 8
 

@@ -303,6 +303,13 @@ _text("binding_limit", "limit met first when sessions are added", "Step 4", allo
 _flag("on_frontier", "no feasible point of the group beats it on turn latency and turns per GPU", "Pareto frontier")
 _flag("on_frontier_3d", "the same with KV bytes per GPU as third axis", "Pareto frontier, conclusion 4.3")
 
+# --- mixes ----------------------------------------------------------------------------------------
+_text("component", "one of the scenarios of a mix (slug)")
+_text("component_name", "its name")
+_real("task_share_fraction", "-", "share of the tasks that begin", "mix", at_most=1)
+_real("turn_share_fraction", "-", "share of the turns", "mix", at_most=1)
+_real("session_share_fraction", "-", "share of the sessions that are there at a moment", "mix", at_most=1)
+
 # --- operating points -----------------------------------------------------------------------------
 _count("gpus", "GPUs", "GPUs that serve the scenario's sessions", "scenario")
 _count("replicas", "-", "replicas that fit those GPUs", "Step 7", at_least=0)

@@ -1,12 +1,14 @@
 """The scenario catalogue: how the sessions of an agent workload behave (MODEL section 2)."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from schemas.caches import Cache, FixedCache
 from schemas.distributions import Distribution, Distributions
+from schemas.mixes import MixPart, mix_means, turn_shares
 from schemas.slugs import Slug
 from schemas.trace_statistics import TraceStatistics
 
@@ -50,17 +52,19 @@ class Scenario(BaseModel):
     sessions: int | None = Field(default=None, ge=1, le=10**9, description="sessions of the operating point [C]")
     gpus: int | None = Field(default=None, ge=1, le=10**6, description="GPUs that serve those sessions")
     statistics: TraceStatistics | None = Field(default=None, description="what a fit on real traces found")
+    mix: tuple[MixPart, ...] | None = Field(default=None, description="scenarios that share the replicas, by weight")
 
     @model_validator(mode="before")
     @classmethod
     def _expand_short_forms(cls, given: Any) -> Any:
         """``cache_hit_rate: x`` is short for a fixed cache, and a cache without a model is a fixed one.
 
-        A distribution in place of a number is short for its mean and the distribution.
+        A distribution in place of a number is short for its mean and the distribution. The fields of a mix follow
+        from its scenarios.
         """
         if not isinstance(given, dict):
             return given
-        given = _with_means(given)
+        given = _of_mix(given) if given.get("mix") is not None else _with_means(given)
         cache = given.get("cache")
         if isinstance(cache, dict) and "model" not in cache:
             given = given | {"cache": cache | {"model": "fixed"}}
@@ -97,12 +101,17 @@ class Scenario(BaseModel):
 
     @property
     def mean_context_tokens(self) -> float:
-        """Lbar = L0 + (N - 1)/2 * (dL + r * OSL)."""
+        """Lbar = L0 + (N - 1)/2 * (dL + r * OSL); of a mix the mean over its turns."""
+        if self.mix is not None:
+            shares = turn_shares(self.mix)
+            return sum(share * part.scenario.mean_context_tokens for share, part in zip(shares, self.mix, strict=True))
         return self.initial_prompt_tokens + (self.turns - 1) / 2 * self.context_growth_tokens
 
     @property
     def peak_context_tokens(self) -> float:
-        """Context of the last turn and its output: L(N) + OSL."""
+        """Context of the last turn and its output: L(N) + OSL; of a mix the largest of its scenarios'."""
+        if self.mix is not None:
+            return max(part.scenario.peak_context_tokens for part in self.mix)
         last = self.initial_prompt_tokens + (self.turns - 1) * self.context_growth_tokens
         return last + self.output_tokens_per_turn
 
@@ -131,3 +140,36 @@ def _with_means(given: dict[Any, Any]) -> dict[Any, Any]:
             # told where the distribution stands; the number in its place must not add to it
             means[name] = 1.0
     return given | means | {"distributions": {**apart, **in_place}}
+
+
+def _of_mix(given: dict[Any, Any]) -> dict[Any, Any]:
+    """An entry with the means of its mix. Raises ``ValueError`` where the entry states one of these otherwise."""
+    try:
+        parts = TypeAdapter(tuple[MixPart, ...]).validate_python(given["mix"])
+    except ValidationError:  # told where the mix stands
+        return given | dict.fromkeys(_PLACEHOLDERS, 1.0) | {"cache": FixedCache(hit_rate=1.0)}
+    means = mix_means(parts)
+    unlike = {"distributions", "statistics", "cache_hit_rate"} & {name for name in given if given[name] is not None}
+    unlike |= {name for name, mean in means.items() if name in given and not _is_like(given[name], mean)}
+    if unlike:
+        raise ValueError(f"{min(unlike)} of a mix follows from its scenarios: leave it out")
+    return given | means
+
+
+#: Fields that stand in for those of a mix that cannot be read.
+_PLACEHOLDERS = (
+    "turns", "think_time_s", "initial_prompt_tokens", "new_tokens_per_turn", "output_tokens_per_turn",
+    "output_retention_fraction", "first_turn_new_tokens",
+)  # fmt: skip
+
+
+def _is_like(stated: Any, mean: Any) -> bool:
+    """Whether an entry that was written out by the program states the mean of the mix."""
+    if isinstance(mean, FixedCache):
+        rate = stated.hit_rate if isinstance(stated, FixedCache) else stated.get("hit_rate", -1.0)
+        return math.isclose(rate, mean.hit_rate, rel_tol=1e-9)
+    return isinstance(stated, int | float) and math.isclose(stated, mean, rel_tol=1e-9)
+
+
+MixPart.model_rebuild(_types_namespace={"Scenario": Scenario})
+Scenario.model_rebuild()

@@ -93,6 +93,18 @@ TABLES: Final[dict[str, Table]] = {
             ("hardware", "model", "scenario"),
         ),
         Table(
+            "mix_components",
+            "Each agent point of a mix of scenarios by these scenarios, which share its replica: their own latencies "
+            "and shares. Rows of scenarios that are no mix are in none.",
+            (
+                "point_id", "hardware", "model", "scenario", "component", "component_name", "task_share_fraction",
+                "turn_share_fraction", "session_share_fraction", "turn_latency_ms", "task_time_s",
+                "e2e_tokens_per_s_per_user", "tasks_per_hour_per_gpu",
+            ),
+            ("point_id", "scenario", "component"),
+            ("hardware", "model", "scenario"),
+        ),
+        Table(
             "measured_agentic",
             "Measured agent runs (replayed traces): what the agent points predict, never mixed with the standard "
             "table. Figures of ONE replica.",

@@ -82,7 +82,7 @@ def _workloads(
     """Modes with input tokens, output tokens and prefixes."""
     modes: tuple[ServingMode, ...] = ("agg", "disagg")
     standard = [(mode, (*_lengths(text), (0,))) for text in options.workload or DEFAULT_WORKLOADS for mode in modes]
-    own = [(mode, own_workload(scenario, mode)) for scenario in scenarios for mode in modes]
+    own = [(mode, own_workload(scenario, mode)) for scenario in scenarios if scenario.mix is None for mode in modes]
     return standard + [(mode, (load.isl_tokens, load.osl_tokens, load.prefixes)) for mode, load in own]
 
 

@@ -17,6 +17,7 @@ from transforms.agent_points.feasibility import judge_points, name_curve_limits
 from transforms.agent_points.idle_kv import add_reload
 from transforms.agent_points.kv_wall import wall_points
 from transforms.agent_points.labels import code
+from transforms.agent_points.mixing import add_mix
 from transforms.agent_points.percentiles import add_percentiles, add_prefill_slopes, scenario_spread
 from transforms.agent_points.prepare import Part, PreparedPoints, prepare_points
 from transforms.agent_points.rows import Flags, Rows
@@ -110,6 +111,7 @@ def judge_rows(rows: Rows, setting: Setting, *, aggregated: bool) -> Rows:
     scenario, spec, options = setting.scenario, setting.spec, setting.options
     rows = add_session_figures(rows, scenario)
     rows = add_percentiles(rows, constant_hit_rate(scenario), scenario_spread(scenario, spec, aggregated=aggregated))
+    rows = add_mix(rows, scenario, spec, aggregated=aggregated)
     rows = add_capacity(rows, scenario, spec, options, aggregated=aggregated)
     return add_cost(judge_points(rows, scenario, spec, options))
 

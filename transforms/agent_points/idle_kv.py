@@ -18,6 +18,10 @@ def scenario_under(scenario: Scenario, options: MappingOptions) -> Scenario:
     """The scenario as the engine sees it: where idle KV is dropped, a pause loses the session's prefix."""
     if options.idle_kv != "dropped" or scenario.think_time_s == 0:
         return scenario
+    if scenario.mix is not None:
+        parts = [part.model_copy(update={"scenario": scenario_under(part.scenario, options)}) for part in scenario.mix]
+        kept = scenario.model_dump(include={"slug", "name", "source", "sessions", "gpus"})
+        return Scenario.model_validate(kept | {"mix": tuple(parts)})
     return scenario.model_copy(update={"cache": FixedCache(hit_rate=0.0)})
 
 
@@ -29,14 +33,14 @@ def reload_ms(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingO
     if options.idle_kv != "offloaded":
         return 0.0, 0.0, 0.0
     turns = turn_profile(scenario)
-    cached = np.maximum(turns.context - turns.new_on_hit - scenario.shared_prefix_tokens, 0.0)
+    cached = np.maximum(turns.new_on_miss - turns.new_on_hit, 0.0)
     link, tp = Gpu.of_rows(rows, "prefill").host_link_bytes_per_s, rows["_prefilling_tp"]
 
     def load_ms(tokens: float) -> Number:
         on_rank = kv_bytes_on_rank(spec.attention, tokens, rows["_kv_element_bytes"], tp)
         return constant_hit_rate(scenario) * 1e3 * on_rank / tp / link
 
-    return load_ms(float(np.mean(cached))), load_ms(float(cached[0])), load_ms(float(cached[-1]))
+    return tuple(load_ms(float(weights @ cached)) for weights in (turns.weights, turns.of_first, turns.of_last))
 
 
 def add_reload(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:

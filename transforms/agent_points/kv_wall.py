@@ -38,8 +38,10 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
     latency_s, next_latency_s = low["turn_latency_ms"] / 1e3, high["turn_latency_ms"] / 1e3
     # no limit for what is in flight: an infinite one
     slots = np.nan_to_num(low["_in_flight_slots"], nan=np.inf)
+    # the sessions of a mix change with the load, and with them what one of them takes
+    parked = np.minimum(low["_parked_limit"], high["_parked_limit"])
     sessions = sessions_at_wall(
-        low["sessions"], latency_s, high["sessions"], next_latency_s, scenario.think_time_s, low["_parked_limit"], slots
+        low["sessions"], latency_s, high["sessions"], next_latency_s, scenario.think_time_s, parked, slots
     )
     # at the wall itself the row is the point already
     beyond = sessions > low["sessions"]

@@ -14,7 +14,7 @@ from transforms.agent_points.columns import PREFILL_SLOPES
 from transforms.agent_points.prepare import Part
 from transforms.agent_points.rows import Array, Flags, Rows
 from transforms.agent_points.workload import Prefill
-from transforms.equations.context import turn_profile
+from transforms.equations.context import TurnProfile, turn_profile
 from transforms.equations.kv_memory import attention_flops
 from transforms.numbers import Number
 from transforms.spread.forms import Nodes, percentiles
@@ -33,7 +33,7 @@ NodesAt = Callable[[float], ScenarioNodes]
 def add_prefill_slopes(rows: Rows, part: Part, scenario: Scenario, spec: ModelSpec) -> Rows:
     """Adds ``PREFILL_SLOPES``, taken between the scenario's mean hit and its mean miss, to the rows of the part."""
     turns = turn_profile(scenario, prefill_sees_output=part.aggregated)
-    light, heavy = (_mean_prefill(turns.context, new, spec) for new in (turns.new_on_hit, turns.new_on_miss))
+    light, heavy = (_mean_prefill(turns, new, spec) for new in (turns.new_on_hit, turns.new_on_miss))
     if heavy.new_tokens < 1.01 * light.new_tokens:
         heavy = Prefill(_HEAVIER * light.new_tokens, _HEAVIER**2 * light.attention_flops)
     found = np.empty((2, len(rows)))
@@ -60,8 +60,8 @@ def add_percentiles(rows: Rows, hit_rate: Number, nodes_at: NodesAt) -> Rows:
     return rows.with_figures(found)
 
 
-def _mean_prefill(context: Array, new: Array, spec: ModelSpec) -> Prefill:
-    return Prefill(float(np.mean(new)), float(np.mean(attention_flops(spec.attention, context - new, new))))
+def _mean_prefill(turns: TurnProfile, new: Array, spec: ModelSpec) -> Prefill:
+    return Prefill(turns.mean(new), turns.mean(attention_flops(spec.attention, turns.context - new, new)))
 
 
 def _percentiles(rows: Rows, nodes: ScenarioNodes) -> dict[str, Array]:

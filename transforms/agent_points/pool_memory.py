@@ -9,6 +9,7 @@ from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.gpu import Pool as PoolName
+from transforms.agent_points.mixing import mean_over_sessions, members
 from transforms.agent_points.rows import Rows
 from transforms.equations import kv_memory as kv
 from transforms.equations.context import turn_profile
@@ -50,15 +51,35 @@ class SessionBytes:
 
 
 def session_bytes(rows: Rows, scenario: Scenario, spec: ModelSpec, pool: Pool, options: MappingOptions) -> SessionBytes:
-    """A session at its mean and peak context, and the slope of its KV at the mean."""
+    """A session at its mean and peak context, and the slope of its KV at the mean; the shared prefix.
+
+    Of a mix the mean over the sessions that are there, and the prefixes of all its scenarios.
+    """
     element, groups, paged = rows["_kv_element_bytes"], spec.attention, options.kv_layout == "paged"
-    shared = scenario.shared_prefix_tokens
-    mean, peak = (
-        kv.session_bytes_on_rank(groups, tokens, element, pool.tp, shared_tokens=shared, paged=paged)
-        for tokens in (scenario.mean_context_tokens, scenario.peak_context_tokens)
+    each = [member.scenario for member in members(scenario)]
+
+    def bytes_at(context: str) -> Number:
+        return mean_over_sessions(
+            rows,
+            scenario,
+            [
+                kv.session_bytes_on_rank(
+                    groups, getattr(own, context), element, pool.tp, shared_tokens=own.shared_prefix_tokens, paged=paged
+                )
+                for own in each
+            ],
+        )
+
+    slopes = [
+        kv.kv_slope_bytes_per_token(groups, own.mean_context_tokens, element, pool.tp, paged=paged) for own in each
+    ]
+    shared = [kv.kv_bytes_on_rank(groups, own.shared_prefix_tokens, element, pool.tp, paged=paged) for own in each]
+    return SessionBytes(
+        mean=bytes_at("mean_context_tokens"),
+        peak=bytes_at("peak_context_tokens"),
+        slope=mean_over_sessions(rows, scenario, slopes),
+        shared=sum(shared),
     )
-    slope = kv.kv_slope_bytes_per_token(groups, scenario.mean_context_tokens, element, pool.tp, paged=paged)
-    return SessionBytes(mean, peak, slope, kv.kv_bytes_on_rank(groups, shared, element, pool.tp, paged=paged))
 
 
 def weights_on_rank(rows: Rows, pool: Pool) -> Number:

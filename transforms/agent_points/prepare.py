@@ -69,7 +69,8 @@ class Part:
 
     def choose(self, scenario: Scenario) -> Choice:
         """The rows that the scenario takes."""
-        return self.alternatives.choose(scenario, self.mode, may_be_direct=self.roofline is None)
+        one_workload = self.roofline is None and scenario.mix is None
+        return self.alternatives.choose(scenario, self.mode, may_be_direct=one_workload)
 
     def take(self, which: Flags) -> "Part":
         """Those of the rows. Scenarios mostly choose alike: the last answer is kept."""

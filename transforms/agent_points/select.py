@@ -137,7 +137,8 @@ def direct_figures(rows: Rows, misses: Rows, scenario: Scenario) -> dict[str, Nu
 
 def _new_on_hit(scenario: Scenario, serving_mode: str) -> float:
     """Tokens that a turn prefills on a hit, mean over the turns. A disaggregated pool computes the last output too."""
-    return float(np.mean(turn_profile(scenario, prefill_sees_output=serving_mode == "agg").new_on_hit))
+    turns = turn_profile(scenario, prefill_sees_output=serving_mode == "agg")
+    return turns.mean(turns.new_on_hit)
 
 
 def _near(value: pl.Expr, target: float) -> pl.Expr:

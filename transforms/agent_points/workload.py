@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from schemas.mixes import MixPart, task_shares, turn_shares
 from schemas.models import AttentionGroup
 from schemas.scenarios import Scenario
 from transforms.cache import constant_hit_rate
@@ -40,6 +41,11 @@ def agent_workload(
     A hit and a miss are two different prefills: both are evaluated, their results are mixed h : 1-h. Where first
     prompts or new tokens are distributions, FLOPs are means over them too: they are not linear in tokens.
     """
+    if scenario.mix is not None:
+        return _mixed(
+            scenario.mix,
+            [agent_workload(part.scenario, groups, prefill_sees_output=prefill_sees_output) for part in scenario.mix],
+        )
     turns = turn_profile(scenario, prefill_sees_output=prefill_sees_output)
     hit = constant_hit_rate(scenario)
     new = hit * turns.new_on_hit + (1.0 - hit) * turns.new_on_miss
@@ -52,6 +58,23 @@ def agent_workload(
         first=Prefill(float(new[0]), float(flops[0])),
         last=Prefill(float(new[-1]), float(flops[-1])),
     )
+
+
+def _mixed(parts: Sequence[MixPart], workloads: Sequence[Workload]) -> Workload:
+    """What an engine sees of a mix: prefills come by turns, what decodes by output tokens."""
+    of_turns, of_tasks = turn_shares(parts), task_shares(parts)
+    decoding = [share * workload.output_tokens for share, workload in zip(of_turns, workloads, strict=True)]
+    output = sum(decoding)
+
+    def mean(shares: Sequence[float], name: str) -> Prefill:
+        prefills = [getattr(workload, name) for workload in workloads]
+        return Prefill(
+            sum(share * prefill.new_tokens for share, prefill in zip(shares, prefills, strict=True)),
+            sum(share * prefill.attention_flops for share, prefill in zip(shares, prefills, strict=True)),
+        )
+
+    context = sum(share * each.decode_context_tokens for share, each in zip(decoding, workloads, strict=True)) / output
+    return Workload(context, output, mean(of_turns, "mean"), mean(of_tasks, "first"), mean(of_tasks, "last"))
 
 
 def table_workload(isl_tokens: float, osl_tokens: float, groups: Sequence[AttentionGroup]) -> Workload:

@@ -52,6 +52,8 @@ def session_shape(
     statistics, each scaled to its mean pause; else that mean each time. The most that a cache can find: as given;
     else what the scenario's statistics say of a cache that never forgets; else all.
     """
+    if scenario.mix is not None:
+        raise ValueError(f"{scenario.slug} is a mix: its scenarios' sessions have shapes of their own")
     profile = turn_profile(scenario)
 
     def tokens_held(tokens: Array) -> Array:

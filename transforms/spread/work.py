@@ -15,6 +15,7 @@ import numpy as np
 
 from schemas.distribution_nodes import scaled_nodes, whole_nodes
 from schemas.distributions import Distribution, Distributions
+from schemas.mixes import MixPart, task_shares, turn_shares
 from schemas.models import AttentionGroup
 from schemas.scenarios import Scenario
 from transforms.cache.constant import constant_hit_rate
@@ -56,11 +57,30 @@ def scenario_nodes(
 
     ``hit_rate``: what the scenario's cache comes to, where that is an outcome.
     """
+    if scenario.mix is not None:
+        return _mixed(scenario.mix, groups, prefill_sees_output)
     hit = constant_hit_rate(scenario) if hit_rate is None else hit_rate
     work = _Work(scenario, groups, hit, prefill_sees_output)
     if scenario.distributions is None:
         return ScenarioNodes(work.plain_turns(), work.plain_tasks())
     return ScenarioNodes(work.lattice_turns(), work.lattice_tasks())
+
+
+def _mixed(parts: Sequence[MixPart], groups: tuple[AttentionGroup, ...], prefill_sees_output: bool) -> ScenarioNodes:
+    """Turns and tasks of all scenarios of a mix, each with its share of them."""
+    known = [scenario_nodes(part.scenario, groups, prefill_sees_output=prefill_sees_output) for part in parts]
+
+    def together(kinds: Sequence[Nodes], shares: Sequence[float]) -> Nodes:
+        return Nodes(
+            np.concatenate([nodes.values for nodes in kinds]),
+            np.concatenate([share * nodes.weights for share, nodes in zip(shares, kinds, strict=True)]),
+            any(nodes.continuous for nodes in kinds),
+        )
+
+    return ScenarioNodes(
+        together([nodes.turns for nodes in known], turn_shares(parts)),
+        together([nodes.tasks for nodes in known], task_shares(parts)),
+    )
 
 
 class _Work:
