@@ -73,7 +73,7 @@ def _curves(agent_points: pl.DataFrame, sessions: int, gpus: int) -> pl.DataFram
     """
     c = pl.col
     stopped = c("infeasible_reason").is_in(WALL_REASONS).fill_null(False)
-    constant = c("_in_flight_slots").is_null()
+    constant = c("max_in_flight_requests").is_null()
     at_wall = pl.when(constant).then("max_sessions").when("feasible").then("sessions").otherwise(0.0)
     curves = agent_points.group_by(SCHEDULE_ID, maintain_order=True).agg(
         _cap=pl.when((stopped | constant).any()).then(at_wall.max()).otherwise(float("inf")),

@@ -13,7 +13,6 @@ names) is in its time and not in theirs.
 """
 
 import argparse
-import importlib
 import itertools
 import json
 import multiprocessing
@@ -23,28 +22,31 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
+import pandas
 import polars as pl
 import yaml
 
 from pipelines import carrying, stages
-from pipelines.catalogues import SHIPPED
+from pipelines.catalogues import SHIPPED, load_scenarios
 from pipelines.lake.reader import current_release
 from schemas.models import ModelSpec
 from schemas.options import BuildOptions
 from schemas.scenarios import Scenario
 from tests.pipelines import builds
 from transforms import numbers
-from transforms.agent_points.carry import Setting, carry_points
+from transforms.agent_points.carry import Setting, carry_prepared
 from transforms.agent_points.columns import ROW_FIGURES
 from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.pool_memory import Pool, weights_on_rank
+from transforms.agent_points.prepare import prepare_points
 from transforms.agent_points.private import add_private_columns
 from transforms.agent_points.roofline_points import article_decode_s, article_prefill_s
 from transforms.agent_points.roofline_replica import RooflineReplica
@@ -61,13 +63,18 @@ TIMES = ("ttft", "tpot", "request_latency")
 RATES = ("request_rate", "seq/s", "seq/s/gpu", "tokens/s", "tokens/s/gpu", "tokens/s/user")
 #: What the stages of a build call, by the name that is printed.
 TIMED = {
+    "reading": (stages, "prepare_if_changed"),
     "preparing": (carrying, "prepare_points"),
     "mapping": (carrying, "carry_prepared"),
     "frontier": (carrying, "mark_frontiers"),
     "operating points": (carrying, "operating_points"),
     "validating": (carrying, "conform"),
+    "facts aside": (carrying, "put_aside"),
     "writing": (carrying, "write_parts"),
+    "publishing": (stages, "publish"),
 }
+END_TO_END = "end to end"
+COPIES_A_FILE = 10
 MODEL = "qwen3-32b"
 COMPARED = (
     "ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms", "serving_requests_per_s",
@@ -82,7 +89,7 @@ COMPARED = (
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints rates, seconds, memory, growth and ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--copies", type=int, nargs="+", default=[1, 3], help="of each shipped table; one build each")
+    parser.add_argument("--copies", type=int, nargs="*", default=[6, 57], help="of each shipped table; one build each")
     parser.add_argument("--ratio-rows", type=int, default=100_000, help="serving points of the comparison")
     parser.add_argument("--loop-rows", type=int, default=2_000, help="points of the Python loop")
     options = parser.parse_args([] if arguments is None else arguments)
@@ -90,8 +97,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print_ratios(options.ratio_rows, options.loop_rows)
     results = [_in_child(copies) for copies in options.copies]
     for one, other in itertools.pairwise(results):
-        points, seconds, memory = (other[name] / one[name] for name in ("agent_points", "seconds", "peak_mib"))
-        print(f"growth: {points:.1f}x the agent points, {seconds:.1f}x the time, {memory:.2f}x the memory")
+        points, seconds, worked, memory = (
+            other[name] / one[name] for name in ("agent_points", "seconds", "cpu_seconds", "peak_mib")
+        )
+        print(
+            f"growth: {points:.1f}x the agent points, {seconds:.1f}x the time ({worked:.1f}x of CPU), "
+            f"{memory:.2f}x the memory"
+        )
+        _compare("growth in time over growth in points", seconds / points, 1.1)
+        if points > 5:
+            _compare("growth in memory", memory, 3.0)
+    if results and results[-1]["agent_points"] >= 8e6:
+        at_ten_million = 1e7 / results[-1]["agent_points"]
+        _compare("seconds for 10 million points", results[-1]["seconds"] * at_ten_million, 60.0)
+        _compare("GiB at the peak", results[-1]["peak_mib"] / 1024, 3.0)
+
+
+def _compare(what: str, seen: float, target: float, *, at_least: bool = False) -> None:
+    """A line that says whether a target is met."""
+    met = seen >= target if at_least else seen <= target
+    bound = "at least" if at_least else "at most"
+    print(f"  {'met   ' if met else 'MISSED'} {what}: {seen:.2f}, target {bound} {target:g}", flush=True)
 
 
 def _in_child(copies: int) -> dict[str, float]:
@@ -116,10 +142,8 @@ def build_copies(copies: int) -> dict[str, float]:
         write_tables(tables, copies)
         write_scenarios(scenarios)
         before = _peak_mib()
-        with _timed() as seconds:
-            began = time.perf_counter()
+        with _timed() as clock, clock.times(END_TO_END):
             built = builds.build(BuildOptions(tables=(tables,), scenarios=(str(scenarios),), out=lake))
-            total = time.perf_counter() - began
         release = current_release(lake)
         rows = {name: table["rows"] for name, table in release.manifest["tables"].items()}
         mib = sum(table["bytes"] for table in release.manifest["tables"].values()) / 2**20
@@ -128,60 +152,69 @@ def build_copies(copies: int) -> dict[str, float]:
         f"{rows['serving_points']:,} serving points x {SCENARIOS} scenarios: {points:,} agent points in "
         f"{len(built.computed):,} partitions, {mib:,.0f} MiB"
     )
-    read = seconds.pop("reading")
-    print(f"  {'reading':17}{read:8.1f} s{rows['serving_points'] / read:12,.0f} rows/s")
-    for name, spent in seconds.items():
-        print(f"  {name:17}{spent:8.1f} s{points / spent:12,.0f} rows/s")
-    print(f"  {'end to end':17}{total:8.1f} s{points / total:12,.0f} rows/s")
+    print(f"  {'':17}{'seconds':>10}{'of CPU':>10}{'rows/s':>12}")
+    for name, passed in clock.passed.items():
+        done = rows["serving_points"] if name in ("reading", "preparing") else points
+        print(f"  {name:17}{passed:10.1f}{clock.worked[name]:10.1f}{done / passed:12,.0f}")
     print(f"  peak memory {_peak_mib():,.0f} MiB, {before:,.0f} MiB before", flush=True)
-    return {"agent_points": points, "seconds": total, "peak_mib": _peak_mib()}
+    seconds, worked = clock.passed[END_TO_END], clock.worked[END_TO_END]
+    return {"agent_points": points, "seconds": seconds, "cpu_seconds": worked, "peak_mib": _peak_mib()}
+
+
+class _Clock:
+    """Seconds of this process: that passed, and that its threads worked, which other processes do not lengthen."""
+
+    def __init__(self) -> None:
+        self.passed: Counter[str] = Counter()
+        self.worked: Counter[str] = Counter()
+
+    @contextmanager
+    def times(self, name: str) -> Iterator[None]:
+        passed, worked = time.perf_counter(), time.process_time()
+        yield
+        self.passed[name] += time.perf_counter() - passed  # type: ignore[assignment]
+        self.worked[name] += time.process_time() - worked  # type: ignore[assignment]
 
 
 @contextmanager
-def _timed() -> Iterator[Counter[str]]:
-    """Seconds that the stages of a build take, while the block runs."""
-    seconds: Counter[str] = Counter()
+def _timed() -> Iterator[_Clock]:
+    """What the stages of a build take, while the block runs."""
+    clock = _Clock()
 
     def timed(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            began = time.perf_counter()
-            result = original(*args, **kwargs)
-            seconds[name] += time.perf_counter() - began  # type: ignore[assignment]
-            return result
+            with clock.times(name):
+                return original(*args, **kwargs)
 
         return call
 
-    with (
-        mock.patch.object(stages, "prepare_if_changed", timed("reading", stages.prepare_if_changed)),
-        mock.patch.object(stages, "publish", timed("publishing", stages.publish)),
-    ):
-        patches = [
-            mock.patch.object(module, name, timed(shown, getattr(module, name)))
-            for shown, (module, name) in TIMED.items()
-        ]
-        for patch in patches:
-            patch.start()
-        try:
-            yield seconds
-        finally:
-            for patch in patches:
-                patch.stop()
+    with ExitStack() as stack:
+        for shown, (module, name) in TIMED.items():
+            stack.enter_context(mock.patch.object(module, name, timed(shown, getattr(module, name))))
+        yield clock
 
 
 def write_tables(folder: Path, copies: int) -> None:
-    """Each aggregated shipped table so many times, every copy a version of its own with other times."""
+    """Each aggregated shipped table so many times, every copy a version of its own with other times.
+
+    Copies of one table share files of some thousand rows, as a tool's sweeps do.
+    """
     folder.mkdir()
     random = np.random.default_rng(20260417)
     for path in sorted(builds.CANDIDATES.glob("*__agg.csv.gz")):
         table = pl.read_csv(path, infer_schema_length=None)
-        for copy in range(copies):
-            stretch = pl.Series(random.uniform(1.0, 1.02, table.height))
-            jittered = table.with_columns(
-                *((pl.col(name) * stretch).round(3) for name in TIMES),
-                *((pl.col(name) / stretch).round(6) for name in RATES),
-                version=pl.col("version").cast(pl.String) + f".{copy}",
-            )
-            jittered.write_csv(folder / f"{path.name.removesuffix('.csv.gz')}__{copy:04}.csv")
+        for file in range(0, copies, COPIES_A_FILE):
+            jittered = [_jittered(table, copy, random) for copy in range(file, min(file + COPIES_A_FILE, copies))]
+            pl.concat(jittered).write_csv(folder / f"{path.name.removesuffix('.csv.gz')}__{file:04}.csv")
+
+
+def _jittered(table: pl.DataFrame, copy: int, random: np.random.Generator) -> pl.DataFrame:
+    stretch = pl.Series(random.uniform(1.0, 1.02, table.height))
+    return table.with_columns(
+        *((pl.col(name) * stretch).round(3) for name in TIMES),
+        *((pl.col(name) / stretch).round(6) for name in RATES),
+        version=pl.col("version").cast(pl.String) + f".{copy}",
+    )
 
 
 def write_scenarios(path: Path) -> None:
@@ -198,9 +231,9 @@ def write_scenarios(path: Path) -> None:
 
 def print_ratios(rows: int, loop_rows: int) -> None:
     """The mapping against the same equations as one NumPy pass, in pandas, and one point at a time."""
-    prepared = stages.prepare(BuildOptions())
+    shipped = stages.prepare(BuildOptions())
     c = pl.col
-    points = prepared.inputs.serving_points.filter((c("model") == MODEL) & (c("serving_mode") == "agg"))
+    points = shipped.inputs.serving_points.filter((c("model") == MODEL) & (c("serving_mode") == "agg"))
     points = points.with_columns(mixed_step_ms=pl.lit(None, pl.Float64), decode_step_ms=pl.lit(None, pl.Float64))
     copies = [
         points.with_columns(
@@ -211,32 +244,49 @@ def print_ratios(rows: int, loop_rows: int) -> None:
         for number in range(max(rows // points.height, 1))
     ]
     points = pl.concat(copies)
-    setting = Setting(prepared.scenarios[0], prepared.models.get(MODEL), prepared.hardware)
-    carried, mapping_s = _best_of(3, lambda: carry_points(points, setting))
-    own = carried.filter(~c("interpolated"))
-    _, frontier_s = _best_of(3, lambda: mark_frontiers(carried))
-    inputs = equation_inputs(points.join(own.select("point_id"), on="point_id", maintain_order="right"), setting)
-    fused, fused_s = _best_of(3, lambda: agent_figures(inputs, setting.scenario, setting.spec))
-    for name in COMPARED:
-        np.testing.assert_allclose(fused[name], own[name].to_numpy(), rtol=1e-9, err_msg=name)
-    mapping, frontier, limit = mapping_s / carried.height, frontier_s / carried.height, fused_s / own.height
-    print(
-        f"{points.height:,} serving points of {MODEL}, one scenario: {carried.height:,} agent points, seconds a million"
-    )
-    print(f"  mapping                {1e6 * mapping:10.2f}")
-    print(f"  frontier               {1e6 * frontier:10.2f}   {frontier / mapping:.2f}x the mapping")
-    print(f"  fused NumPy pass       {1e6 * limit:10.2f}   the mapping takes {mapping / limit:.1f}x (same figures)")
-    pandas_s = _pandas_seconds(inputs, setting, fused)
-    if pandas_s is not None:
-        each = pandas_s / own.height
-        print(f"  the same in pandas     {1e6 * each:10.2f}   the mapping takes {mapping / each:.1f}x")
-    else:
-        print("  the same in pandas: skipped, pandas is not installed")
-    few = [{name: float(values[i]) for name, values in inputs.items()} for i in range(min(loop_rows, own.height))]
+    spec = shipped.models.get(MODEL)
+    np.seterr(divide="ignore")  # where nothing fits
+    settings = [Setting(scenario, spec, shipped.hardware) for scenario in _scenarios()]
+    prepared, prepare_s = _best_of(1, lambda: prepare_points(points, spec, shipped.hardware))
+    count, own_count = 0, 0
+    mapping_s, frontier_s, fused_s, pandas_s = prepare_s, 0.0, 0.0, 0.0
+    inputs: dict[str, Any] = {}
+    for setting in settings:
+        carried, seconds = _best_of(2, partial(carry_prepared, prepared, setting))
+        mapping_s += seconds
+        frontier_s += _best_of(2, partial(mark_frontiers, carried))[1]
+        own = carried.filter(~c("interpolated"))
+        count, own_count = count + carried.height, own_count + own.height
+        if not inputs:  # all scenarios take the same rows
+            taken = points.join(own.select("point_id"), on="point_id", maintain_order="right")
+            inputs.update(equation_inputs(taken, setting))
+        fused, seconds = _best_of(2, partial(agent_figures, inputs, setting.scenario, setting.spec))
+        fused_s += seconds
+        for name in COMPARED:
+            there = own[name].is_not_null().to_numpy()
+            np.testing.assert_allclose(fused[name][there], own[name].to_numpy()[there], rtol=1e-9, err_msg=name)
+        pandas_s += _pandas_seconds(inputs, setting, fused)
+    few = [{name: float(values[i]) for name, values in inputs.items()} for i in range(loop_rows)]
     one_by_one, loop_s = _best_of(1, lambda: [agent_figures(x, setting.scenario, setting.spec) for x in few])
-    assert abs(one_by_one[-1]["sessions"] / fused["sessions"][len(few) - 1] - 1) < 1e-12
-    each = loop_s / len(few)
-    print(f"  one Python loop        {1e6 * each:10.2f}   {each / mapping:.0f}x the mapping", flush=True)
+    assert abs(one_by_one[-1]["sessions"] / fused["sessions"][loop_rows - 1] - 1) < 1e-12
+    mapping, frontier = mapping_s / count, frontier_s / count
+    fused_each, pandas_each, loop_each = fused_s / own_count, pandas_s / own_count, loop_s / loop_rows
+    print(f"{points.height:,} serving points of {MODEL} x {len(settings)}: {count:,} agent points, seconds a million")
+    print(f"  mapping                {1e6 * mapping:10.3f}   of which preparing {1e6 * prepare_s / count:.3f}")
+    print(f"  frontier               {1e6 * frontier:10.3f}")
+    print(f"  fused NumPy pass       {1e6 * fused_each:10.3f}   (same figures)")
+    print(f"  the same in pandas     {1e6 * pandas_each:10.3f}   the mapping takes {mapping / pandas_each:.2f}x")
+    print(f"  one Python loop        {1e6 * loop_each:10.3f}")
+    _compare("mapping over the fused NumPy pass", mapping / fused_each, 3.0)
+    _compare("Python loop over the mapping", loop_each / mapping, 100.0, at_least=True)
+    _compare("frontier over the mapping", frontier / mapping, 1.0)
+
+
+def _scenarios() -> list[Scenario]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "scenarios.yaml")
+        write_scenarios(path)
+        return list(load_scenarios([str(path)]))
 
 
 def equation_inputs(points: pl.DataFrame, setting: Setting) -> dict[str, Any]:
@@ -320,12 +370,8 @@ def agent_figures(x: dict[str, Any], scenario: Scenario, spec: ModelSpec) -> dic
     }
 
 
-def _pandas_seconds(inputs: dict[str, Any], setting: Setting, expected: dict[str, Number]) -> float | None:
-    """Seconds of the equations over the columns of a pandas frame; None where pandas is not installed."""
-    try:
-        pandas: Any = importlib.import_module("pandas")
-    except ImportError:
-        return None
+def _pandas_seconds(inputs: dict[str, Any], setting: Setting, expected: dict[str, Number]) -> float:
+    """Seconds of the equations over the columns of a pandas frame."""
     frame = pandas.DataFrame(inputs)
     columns = {name: frame[name] for name in frame.columns}
 
@@ -337,7 +383,7 @@ def _pandas_seconds(inputs: dict[str, Any], setting: Setting, expected: dict[str
         mock.patch.object(kv, "floor", np.floor),
         mock.patch.object(kv, "sqrt", np.sqrt),
     ):
-        figures, seconds = _best_of(3, lambda: pandas.DataFrame(agent_figures(columns, setting.scenario, setting.spec)))
+        figures, seconds = _best_of(2, lambda: pandas.DataFrame(agent_figures(columns, setting.scenario, setting.spec)))
     np.testing.assert_allclose(figures["sessions"], expected["sessions"], rtol=1e-12)
     return seconds
 

@@ -25,6 +25,7 @@ from transforms.agent_points.select import direct_figures
 from transforms.agent_points.sessions import add_session_figures, close_loop
 from transforms.agent_points.workload import agent_workload
 from transforms.cache import constant_hit_rate
+from transforms.numbers import Number
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,17 @@ def _carry_part(part: Part, setting: Setting) -> list[pl.DataFrame]:
 def _at_agent_workload(part: Part, setting: Setting) -> Rows:
     """The rows' turn figures at the agent's workload, each by the method that its row allows."""
     workload = agent_workload(setting.scenario, setting.spec.attention, prefill_sees_output=part.aggregated)
-    names = (*TURN_FIGURES, "serving_requests_per_s")
-    figures = {name: np.empty(len(part.rows)) for name in names}
-    method = np.empty(len(part.rows), np.int8)
-    for carrier, places in part.carriers:
-        carried = carrier.carry(workload)
-        for name in names:
-            figures[name][places] = carried[name]
-        method[places] = code("transfer_method", carrier.method)
+    codes = [code("transfer_method", carrier.method) for carrier, _ in part.carriers]
+    method: Number = codes[0]
+    if len(part.carriers) == 1:
+        figures = part.carriers[0][0].carry(workload)
+    else:
+        figures = {name: np.empty(len(part.rows)) for name in (*TURN_FIGURES, "serving_requests_per_s")}
+        method = np.empty(len(part.rows), np.int8)
+        for number, (carrier, places) in zip(codes, part.carriers, strict=True):
+            method[places] = number
+            for name, values in carrier.carry(workload).items():
+                figures[name][places] = values
     return part.rows.with_figures(figures, transfer_method=method, prefill_tokens_per_turn=workload.mean.new_tokens)
 
 
@@ -100,7 +104,7 @@ def _with_direct(rows: Rows, direct: Flags, misses: Rows, scenario: Scenario) ->
         **direct_figures(rows.take(direct), misses, scenario),
         "transfer_method": code("transfer_method", "direct"),
     }
-    changed = {name: rows[name].copy() for name in figures}
+    changed = {name: np.broadcast_to(rows[name], len(rows)).copy() for name in figures}
     for name, values in figures.items():
         changed[name][direct] = values
     return rows.with_figures(changed)

@@ -7,8 +7,8 @@ import polars as pl
 
 from schemas.scenarios import Scenario
 from transforms.agent_points import expected_errors as evaluated
-from transforms.agent_points.labels import code
-from transforms.agent_points.rows import Array, Rows
+from transforms.agent_points.labels import LABELS, code
+from transforms.agent_points.rows import Rows
 from transforms.numbers import Number
 
 #: A workload is beyond the evidence where it leaves what was evaluated by more than this factor.
@@ -45,17 +45,18 @@ def add_evidence(rows: Rows, scenario: Scenario, mode: str, roofline: str | None
     reference sets, or prefills, contexts or outputs beyond twice, or below half of, what the reference turns span.
     ``roofline``: the preset of roofline rows and their kind of model, "calibrated dense".
     """
-    method, of_range = rows["transfer_method"], rows["_batch_range"].astype(np.intp)
-    error: Array = np.full(len(rows), np.nan)
+    method = rows["transfer_method"]
+    by_method = np.full((len(LABELS["transfer_method"]), len(RANGES)), np.nan)
     for name in ("transfer", "ratio", "roofline"):
         errors = evaluated.EXPECTED_ERRORS.get((f"roofline {roofline}" if name == "roofline" else name, mode))
         if errors is not None:
-            by_range = np.array([errors[label] for label in RANGES])
-            error = np.where(method == code("transfer_method", name), by_range[of_range], error)
+            by_method[code("transfer_method", name)] = [errors[label] for label in RANGES]
+    by_method[code("transfer_method", "direct")] = 0.0
     is_direct = method == code("transfer_method", "direct")
     as_evaluated = rows["_is_evaluated"] & workload_is_near(scenario, rows["prefill_tokens_per_turn"])
     return rows.with_figures(
-        expected_error_fraction=np.where(is_direct, 0.0, error), extrapolated=~(is_direct | as_evaluated)
+        expected_error_fraction=by_method[method, rows["_batch_range"].astype(np.intp)],
+        extrapolated=~(as_evaluated | is_direct),
     )
 
 

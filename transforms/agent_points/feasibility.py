@@ -9,7 +9,7 @@ from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.curves import Curves
 from transforms.agent_points.gpu import Gpu
-from transforms.agent_points.labels import code
+from transforms.agent_points.labels import LABELS, code
 from transforms.agent_points.rows import Flags, Rows
 from transforms.numbers import maximum, where
 from transforms.peaks import PEAK_TOLERANCE, least_flops_per_s
@@ -64,8 +64,8 @@ def judge_points(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Mappi
 
 def is_at_wall(rows: Rows) -> Flags:
     """Whether the reason against a point is one that a lower load mends."""
-    codes = [code("infeasible_reason", reason) for reason in WALL_REASONS]
-    return np.asarray(np.isin(rows["infeasible_reason"], codes))
+    mended = np.array([reason in WALL_REASONS for reason in LABELS["infeasible_reason"]])
+    return np.asarray(mended[rows["infeasible_reason"]])
 
 
 def name_curve_limits(rows: Rows, curves: Curves) -> Rows:

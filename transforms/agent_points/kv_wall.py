@@ -33,8 +33,7 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
     have the turn figures, ``sessions`` and ``serving_requests_per_s``; what follows from these is
     left to the steps that make it.
     """
-    here, following = crossings(rows, curves)
-    low, high = rows.take(here), rows.take(following)
+    low, high = (rows.take(places) for places in crossings(rows, curves))
     latency_s, next_latency_s = low["turn_latency_ms"] / 1e3, high["turn_latency_ms"] / 1e3
     # no limit for what is in flight: an infinite one
     slots = np.nan_to_num(low["_in_flight_slots"], nan=np.inf)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -23,8 +23,6 @@ from transforms.agent_points.select import Alternatives, Choice
 from transforms.agent_points.workload import Prefill, Workload
 from transforms.configurations import CURVE_ID, number_configurations
 from transforms.numbers import Number
-
-ROOFLINE: Final = "roofline"
 
 
 class Carrier(Protocol):
@@ -103,21 +101,18 @@ def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCata
     """Rows of the table ``serving_points`` of one model, looked up, numbered and taken apart."""
     if points.is_empty():
         return PreparedPoints(spec, ())
-    numbered = number_configurations(add_private_columns(points.rename(ROW_FIGURES), spec, hardware))
-    ordered = numbered.sort(CURVE_ID, "batch_per_rank", maintain_order=True)
-    preset = pl.when("_is_roofline").then("backend_version")
-    kinds = ordered.with_columns(_preset=preset).partition_by(
-        "serving_mode", "_preset", as_dict=True, maintain_order=True, include_key=True
-    )
+    preset = pl.when(pl.col("source") == "roofline").then("backend_version")
+    numbered = number_configurations(points.rename(ROW_FIGURES)).with_columns(_preset=preset)
+    ordered = numbered.sort("serving_mode", "_preset", CURVE_ID, "batch_per_rank", maintain_order=True)
+    columns = add_private_columns(ordered, spec, hardware)
+    lengths = ordered.select(pl.struct("serving_mode", "_preset").rle().struct.field("len")).to_series()
+    kinds = [columns[end - length : end] for end, length in zip(lengths.cum_sum(), lengths, strict=True)]
     with np.errstate(all="ignore"):  # what a row does not say is NaN here
-        parts = (
-            _prepare_part(str(mode), None if name is None else str(name), Rows(frame), spec)
-            for (mode, name), frame in kinds.items()
-        )
-        return PreparedPoints(spec, tuple(parts))
+        return PreparedPoints(spec, tuple(_prepare_part(Rows(frame), spec) for frame in kinds))
 
 
-def _prepare_part(mode: str, preset: str | None, rows: Rows, spec: ModelSpec) -> Part:
+def _prepare_part(rows: Rows, spec: ModelSpec) -> Part:
+    mode, preset = rows.frame.select("serving_mode", "_preset").row(0)
     every = np.arange(len(rows))
     carriers: list[tuple[Carrier, Indices]] = []
     if preset is not None:

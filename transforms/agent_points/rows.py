@@ -4,7 +4,7 @@ Equations run on arrays: as Polars expressions what stands in several of them wo
 small frames would cost more in planning than in arithmetic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -29,41 +29,63 @@ class Rows:
 
     def __init__(
         self,
-        frame: pl.DataFrame,
+        frame: pl.DataFrame | Callable[[], pl.DataFrame],
         figures: Mapping[str, Number] | None = None,
-        arrays: dict[str, npt.NDArray[Any]] | None = None,
+        arrays: MutableMapping[str, npt.NDArray[Any]] | None = None,
     ) -> None:
-        self.frame = frame
+        self._frame = frame
         self.figures = dict(figures or {})
-        self._arrays = {} if arrays is None else arrays
+        self._arrays: MutableMapping[str, npt.NDArray[Any]] = (
+            _Columns(lambda name: as_array(self.frame[name])) if arrays is None else arrays
+        )
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The rows themselves, without the figures."""
+        if not isinstance(self._frame, pl.DataFrame):
+            self._frame = self._frame()
+        return self._frame
 
     def __len__(self) -> int:
         return self.frame.height
 
     def __getitem__(self, name: str) -> Number:
-        if name in self.figures:
-            return self.figures[name]
-        if name not in self._arrays:
-            self._arrays[name] = as_array(self.frame[name])
-        return self._arrays[name]
+        return self.figures[name] if name in self.figures else self._arrays[name]
 
     def with_figures(self, figures: Mapping[str, Number] | None = None, /, **more: Number) -> "Rows":
         """The same rows with further figures."""
-        return Rows(self.frame, {**self.figures, **(figures or {}), **more}, self._arrays)
+        return Rows(self._frame, {**self.figures, **(figures or {}), **more}, self._arrays)
 
     def with_private(self, **arrays: npt.NDArray[Any]) -> "Rows":
         """The same rows with further arrays of one entry a row, which ``to_frame`` leaves out."""
-        return Rows(self.frame, self.figures, {**self._arrays, **arrays})
+        return Rows(self._frame, self.figures, _Columns(self._arrays.__getitem__, arrays))
 
     def take(self, which: Flags | Indices) -> "Rows":
-        """The rows that are flagged, or those at these places."""
-        frame = self.frame.filter(which) if which.dtype == np.bool_ else self.frame[which]
-        arrays = {name: values[which] for name, values in self._arrays.items()}
-        return Rows(frame, {name: _take(values, which) for name, values in self.figures.items()}, arrays)
+        """The rows that are flagged, or those at these places. Columns are taken when they are asked for."""
+        places = np.flatnonzero(which) if which.dtype == np.bool_ else which
+        return Rows(
+            lambda: self.frame[places],
+            {name: _take(values, places) for name, values in self.figures.items()},
+            _Columns(lambda name: self._arrays[name][places]),
+        )
 
     def to_frame(self) -> pl.DataFrame:
         """The frame with the figures as columns, NULL for NaN."""
         return self.frame.with_columns(_as_column(name, values) for name, values in self.figures.items())
+
+
+class _Columns(dict[str, npt.NDArray[Any]]):
+    """Arrays by name; one that is not there yet is made."""
+
+    def __init__(
+        self, make: Callable[[str], npt.NDArray[Any]], given: Mapping[str, npt.NDArray[Any]] | None = None
+    ) -> None:
+        super().__init__(given or {})
+        self._make = make
+
+    def __missing__(self, name: str) -> npt.NDArray[Any]:
+        self[name] = self._make(name)
+        return self[name]
 
 
 def as_array(column: pl.Series) -> npt.NDArray[Any]:

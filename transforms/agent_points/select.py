@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from schemas.scenarios import Scenario
-from transforms.agent_points.rows import Flags, Indices, Rows
+from transforms.agent_points.rows import Array, Flags, Indices, Rows
 from transforms.cache import constant_hit_rate
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations.context import turn_profile
@@ -62,9 +62,15 @@ class Alternatives:
         one = frame.select(WORKLOAD).unique()
         if one.height == 1:
             return cls(one.with_columns(_set=pl.lit("0"), _offer=0), np.zeros(frame.height, np.intp), loads)
-        workloads = frame.select(pl.struct(WORKLOAD).rank("dense").cast(pl.String).alias("_workload"), *WORKLOAD)
-        rows = pl.concat([workloads, loads], how="horizontal")
-        sets = rows.group_by(loads.columns).agg(_set=c("_workload").unique().sort().str.join(" "))
+        # a bit for each workload; of more than a word of them, a text
+        bits = one.height <= 62
+        marks = [1 << number if bits else str(number) for number in range(one.height)]
+        named = one.sort(WORKLOAD).with_columns(pl.Series("_workload", marks))
+        rows = frame.select(SCHEDULE_ID, "batch_per_rank", *WORKLOAD).join(
+            named, on=WORKLOAD, how="left", maintain_order="left"
+        )
+        offered = c("_workload").bitwise_or() if bits else c("_workload").unique().sort().str.join(" ")
+        sets = rows.group_by(loads.columns).agg(_set=offered)
         rows = rows.join(sets, on=loads.columns, how="left", nulls_equal=True, maintain_order="left")
         offers = rows.select("_set", "_workload", *WORKLOAD).unique().with_row_index("_offer")
         rows = rows.join(offers.select("_set", "_workload", "_offer"), on=["_set", "_workload"], how="left",
@@ -78,33 +84,34 @@ class Alternatives:
         misses or another row prices them; else the workload whose context is nearest (as a ratio). Rows that are
         alike in all of this are all kept.
         """
-        c = pl.col
-        context = scenario.mean_context_tokens
-        at_context = _near(c("isl_tokens"), context) & _near(c("osl_tokens"), scenario.output_tokens_per_turn)
-        is_hit = (
-            at_context
-            & _near(c("isl_tokens") - c("prefix_tokens"), _new_on_hit(scenario, serving_mode))
-            & may_be_direct
-        )
-        is_miss = at_context & _near(c("prefix_tokens"), scenario.shared_prefix_tokens)
+        of_set = self.offers["_set"].rank("dense").to_numpy() - 1
+        isl, osl, prefix = (self.offers[name].to_numpy() for name in WORKLOAD)
+        context, output = scenario.mean_context_tokens, scenario.output_tokens_per_turn
         misses_nothing = constant_hit_rate(scenario) == 1.0
-        is_priced = pl.lit(misses_nothing) | c("_is_miss").any().over("_set")
-        ratio = (c("isl_tokens") + c("osl_tokens") / 2) / (context + scenario.output_tokens_per_turn / 2)
-        offers = self.offers.with_columns(_is_hit=is_hit, _is_miss=is_miss).with_columns(
-            _is_direct=c("_is_hit") & is_priced
-        )
-        distance = pl.when("_is_direct").then(-1.0).otherwise(ratio.log().abs().round(9))
-        chosen = offers.with_columns(_distance=-distance)
-        for name in ("_distance", *WORKLOAD):
-            chosen = chosen.filter(c(name) == c(name).max().over("_set"))
-        taken = offers["_offer"].is_in(chosen["_offer"].implode()).to_numpy()[self.offer]
-        direct = taken & offers["_is_direct"].to_numpy()[self.offer]
+
+        def most_in_set(values: Array) -> Array:
+            """The highest value of each offer's set."""
+            found = np.full(int(of_set.max()) + 1, -np.inf)
+            np.maximum.at(found, of_set, values)
+            return np.asarray(found[of_set])
+
+        at_context = _near(isl, context) & _near(osl, output)
+        is_miss = at_context & _near(prefix, scenario.shared_prefix_tokens)
+        is_priced = misses_nothing | (most_in_set(is_miss.astype(np.float64)) > 0)
+        is_hit = at_context & _near(isl - prefix, _new_on_hit(scenario, serving_mode))
+        is_direct = is_hit & is_priced & may_be_direct
+        distance = np.abs(np.log((isl + osl / 2) / (context + output / 2))).round(9)
+        chosen = np.ones(len(isl), np.bool_)
+        for preference in (-np.where(is_direct, -1.0, distance), isl, osl, prefix):
+            left = np.where(chosen, preference, -np.inf)
+            chosen &= left == most_in_set(left)
+        taken, direct = chosen[self.offer], (chosen & is_direct)[self.offer]
         if misses_nothing:
             return Choice(taken, direct, np.flatnonzero(direct))
         if not direct.any():
             return Choice(taken, direct, np.empty(0, np.intp))
         rows = self.loads.with_row_index("_row")
-        priced = rows.filter(offers["_is_miss"].to_numpy()[self.offer]).unique(self.loads.columns, keep="first",
+        priced = rows.filter(is_miss[self.offer]).unique(self.loads.columns, keep="first",
                                                                                maintain_order=True)  # fmt: skip
         misses = rows.filter(direct).join(priced, on=self.loads.columns, how="left", nulls_equal=True,
                                           maintain_order="left")  # fmt: skip
@@ -141,5 +148,5 @@ def _new_on_hit(scenario: Scenario, serving_mode: str) -> float:
     return turns.mean(turns.new_on_hit)
 
 
-def _near(value: pl.Expr, target: float) -> pl.Expr:
-    return (value - target).abs() <= TOKEN_TOLERANCE
+def _near(value: Array, target: float) -> Flags:
+    return np.asarray(np.abs(value - target) <= TOKEN_TOLERANCE)
