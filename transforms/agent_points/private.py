@@ -8,7 +8,7 @@ from schemas.models import ModelSpec
 from transforms.agent_points.columns import by_dtype
 from transforms.agent_points.cost import usd_per_gpu_hour
 from transforms.agent_points.evidence import batch_range_number, is_evaluated
-from transforms.agent_points.gpu import add_gpu_columns
+from transforms.agent_points.gpu import Pool, add_gpu_columns
 from transforms.agent_points.sessions import stations
 from transforms.equations import transfer
 from transforms.equations.engine_steps import VLLM_DISPATCH_MS_PER_LAYER
@@ -34,6 +34,8 @@ def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: Hardwar
         _attention_efficiency=c("backend").replace_strict(
             transfer.ATTENTION_EFFICIENCY_OF_ENGINE, default=transfer.ATTENTION_EFFICIENCY, return_dtype=pl.Float64
         ),
+        _absorbed_prefill=pl.when(_runs_fa3(hardware, "prefill")).then(_absorbed_over_plain(spec)).otherwise(1.0),
+        _converts_latent=_runs_fa3(hardware, "decode") & c("kv_dtype").is_in(KV_OF_FP8),
         _is_serial=is_serial(),
         _dispatch_ms=pl.when(is_serial()).then(VLLM_DISPATCH_MS_PER_LAYER * spec.layers).otherwise(0.0),
         _stations=stations(),
@@ -50,3 +52,22 @@ def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: Hardwar
         _is_evaluated=is_evaluated(),
         _batch_range=batch_range_number(),
     )
+
+
+def _runs_fa3(hardware: HardwareCatalogue, pool: Pool) -> pl.Expr:
+    """Whether MLA runs as ``transfer.ENGINES_OF_ABSORBED_PREFILL`` says."""
+    before_blackwell = [
+        gpu.slug for gpu in hardware if gpu.vendor == "NVIDIA" and gpu.flops_per_s.fp8 and not gpu.flops_per_s.fp4
+    ]
+    of_engine = pl.col("backend").is_in(transfer.ENGINES_OF_ABSORBED_PREFILL) & (pl.col("attention_dtype") == "bf16")
+    return (of_engine & pl.col(f"{pool}_hardware").is_in(before_blackwell)).fill_null(False)
+
+
+def _absorbed_over_plain(spec: ModelSpec) -> float:
+    """Attention FLOPs of a prefill with MLA in its absorbed form, over those in its plain form."""
+    plain = sum(group.layers * group.flops_per_pair for group in spec.attention)
+    absorbed = sum(
+        group.layers * ((group.decode_flops_per_pair if group.kind == "mla" else None) or group.flops_per_pair)
+        for group in spec.attention
+    )
+    return absorbed / plain if plain > 0 else 1.0

@@ -55,6 +55,9 @@ class StepParts:
             compute_ms = transfer.attention_ms(flops, self.tp, peak)
             # as a read that would take as long
             read_ms = transfer.overlapped(read_ms, compute_ms * transfer.KERNEL_READ_EFFICIENCY)
+        if group.kind == "mla":
+            converted_ms = 1e3 * contexts * in_layer / transfer.FP8_LATENT_BYTES_PER_S
+            read_ms = where(self.rows["_converts_latent"], converted_ms * transfer.KERNEL_READ_EFFICIENCY, read_ms)
         return group.layers * transfer.kernel_read_ms(read_ms)
 
     def prefill_attention_ms(self, requests: Number, flops: Number) -> Number:
@@ -63,9 +66,9 @@ class StepParts:
 
     @cached_property
     def attention_ms_per_flop(self) -> Number:
-        """Time of one FLOP of a prefill's attention."""
+        """Time of one FLOP of a prefill's attention, FLOPs counted in its plain form."""
         peak = self.gpu.attention_flops_per_s
-        slowdown = transfer.head_size_slowdown(peak, self._head_dim)
+        slowdown = transfer.head_size_slowdown(peak, self._head_dim) * self.rows["_absorbed_prefill"]
         return slowdown * transfer.attention_ms(1.0, self.tp * self.cp, peak, self.rows["_attention_efficiency"])
 
     @property

@@ -16,6 +16,16 @@ ATTENTION_EFFICIENCY = 0.53
 #: AIConfigurator 0.12.0's ``context_attention_perf`` at 8,192 to 16,384 tokens: 0.51 against 0.59 on H100 and
 #: H200, 0.46 against 0.51 on B200).
 ATTENTION_EFFICIENCY_OF_ENGINE = {"trtllm": 0.53, "sglang": 0.61, "vllm": 0.61}
+#: Engines that run MLA on NVIDIA GPUs before Blackwell, in 16 bits, with FlashAttention-3: a prefill takes its absorbed
+#: form, over the latent itself, and so the FLOPs of decoding (on DeepSeek-V3 2 * (512 + 64 + 512) for each head and
+#: pair in place of 2 * (192 + 128): 3.4 times as many). Measured kernels (AIConfigurator 0.12.0, ``context_mla_perf``,
+#: medians at 8,192 to 16,384 tokens), plain FLOPs over peak: SGLang 0.18 on H100 and H200, but 0.50 to 0.56 on B200
+#: and GB200; TensorRT-LLM 0.57 on H100 and H200.
+ENGINES_OF_ABSORBED_PREFILL = ("sglang",)
+#: Bytes a second at which their decoding reads a latent that is cached in FP8, which it converts: 0.275e12 on H100 and
+#: 0.30e12 on H200, whatever the heads (``generation_mla_perf``, growth from 8,192 to 65,536 tokens); a latent in
+#: 16 bits is read at 0.9 of peak.
+FP8_LATENT_BYTES_PER_S = 0.29e12
 #: One decode-attention kernel alone: the share of peak bandwidth that a long read reaches,
 #: what a read loses until then, and how long it is until then. Fitted to measured kernels alone, of five Hopper
 #: and Blackwell GPUs under three engines (AIConfigurator 0.12.0, ``generation_attention_perf`` in its systems'
