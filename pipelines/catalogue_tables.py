@@ -89,6 +89,7 @@ def scenarios_table(scenarios: Iterable[Scenario]) -> pl.DataFrame:
             "cache_model": scenario.cache.model,
             "cache_hit_rate": constant_hit_rate(scenario),
             "cache_kept_s": getattr(scenario.cache, "kept_s", None),
+            "cache_host_memory_gb_per_gpu": getattr(scenario.cache, "host_memory_gb_per_gpu", None),
             "definition": _definition(scenario),
             **{name: getattr(scenario, name) for name in same_name},
         }

@@ -114,6 +114,11 @@ def find(options: BuildOptions) -> Found:
     hardware, models = load_hardware(options.hardware), load_models(options.models)
     prices = load_prices(options.prices, hardware)
     scenarios = load_scenarios(options.scenarios)
+    for scenario in scenarios:
+        if scenario.mix is not None and options.over_capacity == "thrash":
+            raise UserError(
+                f"{scenario.slug} is a mix, whose sessions can only wait: build it without --over-capacity."
+            )
     files = find_files((SHIPPED_TABLES,) if options.uses_shipped_tables else options.tables)
     if options.source is not None:
         files += ask_aiconfigurator(options, scenarios, hardware, models)

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-CACHE_MODELS: Final = ("fixed", "ttl")
+CACHE_MODELS: Final = ("fixed", "ttl", "lru")
 
 
 class _Cache(BaseModel):
@@ -21,7 +21,17 @@ class FixedCache(_Cache):
         return f"{self.hit_rate:g}"
 
 
-class TimeToLiveCache(_Cache):
+class _Forgetful(_Cache):
+    most_hit_rate: float | None = Field(
+        default=None,
+        ge=0.0,
+        le=1.0,
+        description="share of the turns that find their prefix where none is ever lost, less than 1 where contexts are "
+        "compacted; where it is not said, that of the scenario's statistics, else 1",
+    )
+
+
+class TimeToLiveCache(_Forgetful):
     """A cache that loses the prefix of a session that pauses for longer, whatever the load."""
 
     model: Literal["ttl"] = "ttl"
@@ -31,4 +41,16 @@ class TimeToLiveCache(_Cache):
         return f"ttl {self.kept_s:g} s"
 
 
-Cache = Annotated[FixedCache | TimeToLiveCache, Field(discriminator="model")]
+class LeastRecentlyUsedCache(_Forgetful):
+    """A cache that evicts the prefix used longest ago when its memory is full: the hit rate is an outcome."""
+
+    model: Literal["lru"] = "lru"
+    host_memory_gb_per_gpu: float = Field(
+        default=0.0, ge=0.0, le=1e6, description="host memory behind each GPU's own, 10^9 bytes"
+    )
+
+    def __str__(self) -> str:
+        return f"lru, {self.host_memory_gb_per_gpu:g} GB host" if self.host_memory_gb_per_gpu else "lru"
+
+
+Cache = Annotated[FixedCache | TimeToLiveCache | LeastRecentlyUsedCache, Field(discriminator="model")]

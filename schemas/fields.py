@@ -214,7 +214,20 @@ _real(
     at_most=1,
 )
 _real("in_flight_requests", "requests", "requests served or queued at the replica", "Little's law", above=0)
-_real("cache_hit_rate", "-", "chance that a turn finds its session's prefix cached", "Step 5", at_most=1)
+_text("cache_model", "what decides whether a turn finds its session's prefix: fixed, one chance for all; ttl, a pause "
+      "no longer than cache_kept_s; lru, memory that evicts the prefix used longest ago", "scenario",
+      allowed=CACHE_MODELS)  # fmt: skip
+_real("cache_hit_rate", "-", "chance that a turn finds its session's prefix cached; of an lru cache the outcome at the "
+      "point's own load (table scenarios: in memory without end)", "Step 5", at_most=1)  # fmt: skip
+_real("cache_reload_fraction", "-", "share of the turns whose prefix comes back from host memory, part of "
+      "cache_hit_rate; the reload counts in ttft_ms", "Step 5", at_most=1)  # fmt: skip
+_real("prefix_kept_s", "s", "how long a session's prefix outlives its last use; NULL where nothing evicts it or the "
+      "hit rate is stated", "Step 5", nullable=True)  # fmt: skip
+for _all, _what in (("hits", "hit; none reloads its prefix unless all do"), ("misses", "miss")):
+    _real(f"turn_latency_all_{_all}_ms", "ms", f"turn_latency_ms at the row's load if all turns {_what}", "Step 5",
+          above=0)  # fmt: skip
+    _real(f"serving_requests_per_s_all_{_all}", "1/s", f"serving_requests_per_s if all turns {_what}", "Step 5",
+          above=0)  # fmt: skip
 _real("mean_context_tokens", "tokens", "mean context over the turns", "Step 4", above=0)
 _real("peak_context_tokens", "tokens", "context of the last turn with its output", "Step 4", above=0)
 _real(
@@ -320,6 +333,13 @@ _real(
     "sessions admitted over all replicas: min(wanted, what fits)",
     "Step 7",
 )
+for _figure, _unit in (("sessions", "sessions"), ("cache_hit_rate", "-"), ("turn_latency_ms", "ms"),
+                       ("turns_per_s", "1/s")):  # fmt: skip
+    _real(f"cold_start_{_figure}", _unit, f"{_figure} where the sessions begin with an empty cache and thrash; NULL "
+          "where they end as others do, or beyond the table", "Step 5", nullable=True)  # fmt: skip
+for _figure, _unit in (("sessions", "sessions"), ("turn_latency_ms", "ms"), ("turns_per_s", "1/s")):
+    _real(f"waiting_{_figure}", _unit, f"{_figure} where memory evicts, if instead the sessions whose KV it does not "
+          "hold waited; NULL where all are held", "Step 5", nullable=True)  # fmt: skip
 _real("cluster_turns_per_s", "1/s", "turns a second of all replicas", "Step 7")
 
 # --- measured agent runs --------------------------------------------------------------------------
@@ -395,10 +415,10 @@ _real("shared_prefix_tokens", "tokens", "prefix that all sessions share [S]", "s
 _count("scenario_sessions", "sessions", "sessions of the operating point [C]; NULL if not fixed", "scenario",
        nullable=True)  # fmt: skip
 _count("scenario_gpus", "GPUs", "GPUs of the operating point; NULL if not fixed", "scenario", nullable=True)
-_text("cache_model", "what decides whether a turn finds its session's prefix: fixed, one chance for all; ttl, a pause "
-      "no longer than cache_kept_s", "scenario", allowed=CACHE_MODELS)  # fmt: skip
 _real("cache_kept_s", "s", "longest pause that a prefix outlives; NULL unless cache_model is ttl", "scenario",
       nullable=True)  # fmt: skip
+_real("cache_host_memory_gb_per_gpu", "GB", "host memory behind each GPU's own; NULL unless cache_model is lru",
+      "scenario", nullable=True)  # fmt: skip
 _text("scenario_source", "where the scenario comes from", "scenario")
 
 # --- star and dictionary --------------------------------------------------------------------------

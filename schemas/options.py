@@ -11,6 +11,7 @@ ClosedLoop = Literal["arrival", "article"]
 KvLayout = Literal["ideal", "paged"]
 Pool = Literal["prefill", "decode"]
 IdleKv = Literal["resident", "dropped", "offloaded"]
+OverCapacity = Literal["wait", "thrash"]
 RooflinePreset = Literal["calibrated", "article"]
 Backend = Literal["trtllm", "vllm", "sglang"]
 
@@ -42,6 +43,11 @@ class MappingOptions(BaseModel):
     )
     host_memory_bytes_per_gpu: float = Field(
         default=0.0, ge=0.0, le=1e15, description="host memory for idle KV, bytes per GPU; with idle_kv offloaded"
+    )
+    over_capacity: OverCapacity | None = Field(
+        default=None,
+        description="sessions whose KV the memory does not hold: wait, or thrash (idle KV is evicted, least recently "
+        "used first); None: thrash where the scenario's cache is lru, else wait",
     )
     kv_layout: KvLayout = Field(default="paged", description="what sliding windows free: ideal all, paged nothing")
     parked_kv: Pool = Field(default="prefill", description="pool of a disaggregated replica that keeps idle KV")

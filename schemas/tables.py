@@ -38,7 +38,10 @@ _AGENT_POINT = (
     "isl_tokens", "osl_tokens", "prefix_tokens", "concurrency_reported", "batch_per_rank",
     "context_requests_per_step", "memory_bytes_per_gpu", "latency_statistic", "draft_tokens", "accepted_tokens",
     "scenario", "scenario_name", "interpolated", "transfer_method", "expected_error_fraction", "extrapolated",
-    "serving_requests_per_s", "sessions", "activity_fraction", "in_flight_requests", "cache_hit_rate",
+    "serving_requests_per_s", "sessions", "activity_fraction", "in_flight_requests",
+    "cache_model", "cache_hit_rate", "cache_reload_fraction", "prefix_kept_s",
+    "turn_latency_all_hits_ms", "turn_latency_all_misses_ms", "serving_requests_per_s_all_hits",
+    "serving_requests_per_s_all_misses",
     "mean_context_tokens", "peak_context_tokens", "prefill_tokens_per_turn",
     "ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms", "task_time_s",
     "turn_latency_p50_ms", "turn_latency_p90_ms", "turn_latency_p99_ms",
@@ -55,7 +58,10 @@ _AGENT_POINT = (
 )  # fmt: skip
 _OPERATING_POINT = (
     *(name for name in _AGENT_POINT if not name.startswith("on_frontier")),
-    "gpus", "replicas", "sessions_wanted", "sessions_admitted", "cluster_turns_per_s", "on_frontier", "on_frontier_3d",
+    "gpus", "replicas", "sessions_wanted", "sessions_admitted", "cluster_turns_per_s",
+    "cold_start_sessions", "cold_start_cache_hit_rate", "cold_start_turn_latency_ms", "cold_start_turns_per_s",
+    "waiting_sessions", "waiting_turn_latency_ms", "waiting_turns_per_s",
+    "on_frontier", "on_frontier_3d",
 )  # fmt: skip
 
 
@@ -177,8 +183,8 @@ TABLES: Final[dict[str, Table]] = {
                 "scenario", "scenario_name", "turns", "think_time_s", "initial_prompt_tokens",
                 "new_tokens_per_turn", "output_tokens_per_turn", "output_retention_fraction",
                 "first_turn_new_tokens", "shared_prefix_tokens", "cache_model", "cache_hit_rate",
-                "cache_kept_s", "mean_context_tokens", "peak_context_tokens", "scenario_sessions", "scenario_gpus",
-                "scenario_source", "definition",
+                "cache_kept_s", "cache_host_memory_gb_per_gpu", "mean_context_tokens", "peak_context_tokens",
+                "scenario_sessions", "scenario_gpus", "scenario_source", "definition",
             ),
             ("scenario",),
         ),

@@ -5,22 +5,28 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from schemas.models import ModelSpec
 from schemas.tables import TABLES
 from transforms.agent_points.carry import Setting, judge_rows
 from transforms.agent_points.columns import BETWEEN_ROWS
-from transforms.agent_points.feasibility import WALL_REASONS
+from transforms.agent_points.feasibility import WALL_REASONS, WALL_TOLERANCE
 from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.idle_kv import add_reload, reload_ms
 from transforms.agent_points.roofline_points import turn_times
 from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.rows import Rows
-from transforms.agent_points.workload import agent_workload
+from transforms.agent_points.service import at_end
+from transforms.agent_points.workload import AgentTurns, agent_turns
+from transforms.cache import evicts
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations import closed_loop as loop
 from transforms.frontier import mark_frontiers
+from transforms.operating_hit_rates import settle_at_sessions
 
 #: Solutions within rounding of a curve's end are on it.
 END_TOLERANCE = 1e-9
+#: Hit rates that are no further apart are one.
+SAME_HIT_RATE = 1e-4
 
 
 def operating_points(agent_points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
@@ -33,11 +39,13 @@ def operating_points(agent_points: pl.DataFrame, setting: Setting) -> pl.DataFra
     if scenario.sessions is None or scenario.gpus is None or agent_points.is_empty():
         return _empty()
     curves = _curves(agent_points, scenario.sessions, scenario.gpus)
-    fuller = _solve(curves, agent_points, "_share_high", setting)
+    rows = agent_points.filter(~pl.col("interpolated"))
+    fuller, cold = _solve(curves, rows, "_share_high", setting)
     even = (curves["_share_high"] == curves["_share_low"]).all()
-    emptier = fuller if even else _solve(curves, agent_points, "_share_low", setting)
+    emptier = fuller if even else _solve(curves, rows, "_share_low", setting)[0]
     c = pl.col
-    points = fuller.with_columns(
+    fuller = _with_cold_start(fuller, cold)
+    points = _with_waiting(fuller, curves, rows, setting).with_columns(
         _emptier_turns_per_s=emptier["turns_per_s"],
         _emptier_sessions=emptier["sessions"],
         # a share for which the curve has no answer leaves the whole without one
@@ -89,19 +97,97 @@ def _curves(agent_points: pl.DataFrame, sessions: int, gpus: int) -> pl.DataFram
     )
 
 
-def _solve(curves: pl.DataFrame, agent_points: pl.DataFrame, share: str, setting: Setting) -> pl.DataFrame:
-    """The curves with figures at ``min(share, cap)`` sessions, in the order of the curves."""
-    admitted = curves.with_columns(_wanted=pl.min_horizontal(share, "_cap"))
-    rows = agent_points.filter(~pl.col("interpolated"))
-    brackets = _brackets(admitted, rows)
+def _solve(
+    curves: pl.DataFrame, rows: pl.DataFrame, share: str, setting: Setting
+) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """The curves with figures at ``min(share, cap)`` sessions, in the order of the curves.
+
+    Where memory evicts, all sessions are let in, and the hit rates are those that they bring about: from a warm
+    cache, and from an empty one. What stops them then is what must fit in flight.
+    """
+    wanted = curves.with_columns(_wanted=share)
+    if not evicts(setting.scenario, setting.options):
+        return _solve_fitting(wanted.with_columns(_wanted=pl.min_horizontal(share, "_cap")), rows, setting), None
+    settled = settle_at_sessions(wanted, rows, setting, lambda at, known: _solve_at(at, known, setting))
+    warm, cold = (
+        _solve_fitting(_stopped_in_flight(wanted, known, setting), known, setting)
+        for known in (settled.warm, settled.cold)
+    )
+    return warm, cold
+
+
+def _stopped_in_flight(curves: pl.DataFrame, rows: pl.DataFrame, setting: Setting) -> pl.DataFrame:
+    """The curves with the sessions at which those in flight fill the memory (``_cap``), and no more wanted.
+
+    Between two rows the requests in flight are linear in the sessions.
+    """
+    c = pl.col
+    rho = loop.activity_fraction(c("turn_latency_ms") / 1e3, setting.scenario.think_time_s)
+    loads = rows.select(
+        SCHEDULE_ID, "batch_per_rank", "sessions", _slots="_in_flight_slots", _in_flight=c("sessions") * rho
+    ).sort(SCHEDULE_ID, "batch_per_rank", "sessions")
+    before = {name: c(name).shift(1).over(SCHEDULE_ID) for name in ("sessions", "_in_flight")}
+    share = (c("_slots") - before["_in_flight"]) / (c("_in_flight") - before["_in_flight"])
+    at_wall = (before["sessions"] + share * (c("sessions") - before["sessions"])).fill_null(0.0)
+    caps = (
+        loads.with_columns(_at_wall=at_wall)
+        .filter(c("_in_flight") > c("_slots") * (1 + WALL_TOLERANCE))
+        .group_by(SCHEDULE_ID)
+        .agg(_cap=c("_at_wall").first())
+    )
+    capped = curves.drop("_cap").join(caps, on=SCHEDULE_ID, how="left", maintain_order="left")
+    capped = capped.with_columns(c("_cap").fill_null(float("inf")))
+    return capped.with_columns(_wanted=pl.min_horizontal("_wanted", "_cap"))
+
+
+def _solve_fitting(admitted: pl.DataFrame, rows: pl.DataFrame, setting: Setting) -> pl.DataFrame:
+    """The curves at ``_wanted`` sessions, at fewer where those in flight would not fit.
+
+    The cap was read between two rows of a curve, of which R may be shorter than at the sessions themselves.
+    """
+    points = _judge(_solve_at(admitted, rows, setting), setting)
+    over = (points["infeasible_reason"] == "kv_capacity") & (points["max_sessions"] > 0) & (points["_cap"] > 0)
+    if not over.any():
+        return points
+    held = points.select(pl.when(over.fill_null(False)).then("max_sessions").otherwise("_wanted")).to_series()
+    return _judge(_solve_at(admitted.with_columns(_wanted=held), rows, setting), setting)
+
+
+def _solve_at(curves: pl.DataFrame, rows: pl.DataFrame, setting: Setting) -> pl.DataFrame:
+    """The curves at ``_wanted`` sessions, at the hit rates of their rows."""
+    brackets = _brackets(curves, rows)
     # of a disaggregated replica the slower pool changes with the load: it is solved on its curve
     is_roofline = (pl.col("source") == "roofline") & (pl.col("serving_mode") == "agg")
     parts = [
         _solve_on_table(brackets.filter(~is_roofline), setting),
         _solve_on_roofline(brackets.filter(is_roofline), setting),
     ]
-    solved = pl.concat([part for part in parts if not part.is_empty()], how="diagonal").sort("_order")
-    return _judge(solved, setting)
+    return pl.concat([part for part in parts if not part.is_empty()], how="diagonal").sort("_order")
+
+
+def _with_cold_start(points: pl.DataFrame, cold: pl.DataFrame | None) -> pl.DataFrame:
+    """The points with the figures that their sessions have from an empty cache on, where these are others."""
+    figures = ("sessions", "cache_hit_rate", "turn_latency_ms", "turns_per_s")
+    if cold is None:
+        return points.with_columns(pl.lit(None, pl.Float64).alias(f"cold_start_{name}") for name in figures)
+    worse = (cold["cache_hit_rate"] < points["cache_hit_rate"] - SAME_HIT_RATE) & cold["infeasible_reason"].is_null()
+    return points.with_columns(cold.select(pl.when(worse).then(name).alias(f"cold_start_{name}") for name in figures))
+
+
+def _with_waiting(points: pl.DataFrame, curves: pl.DataFrame, rows: pl.DataFrame, setting: Setting) -> pl.DataFrame:
+    """The points with what they were if sessions whose KV the memory does not hold waited, where that differs."""
+    figures = ("sessions", "turn_latency_ms", "turns_per_s")
+    nothing = [pl.lit(None, pl.Float64).alias(f"waiting_{name}") for name in figures]
+    if not evicts(setting.scenario, setting.options):
+        return points.with_columns(nothing)
+    held = points[f"_fit_{setting.options.kv_context}"]
+    fewer = (held >= 1) & (held < points["_share_high"])
+    if not fewer.any():
+        return points.with_columns(nothing)
+    share = points.select(pl.when(fewer).then(held).otherwise("_wanted")).to_series()
+    waiting = _solve(curves.with_columns(_share_waiting=share), rows, "_share_waiting", setting)[0]
+    told = fewer & waiting["infeasible_reason"].is_null()
+    return points.with_columns(waiting.select(pl.when(told).then(name).alias(f"waiting_{name}") for name in figures))
 
 
 def _brackets(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -177,11 +263,11 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
     if brackets.is_empty():
         return brackets
     spec = setting.spec
-    workload = agent_workload(setting.scenario, spec.attention)
-    rows = Rows(brackets)
+    rows, turns = Rows(brackets), agent_turns(setting.scenario, spec.attention)
+    workload = turns.at(rows["cache_hit_rate"])
     replica = RooflineReplica.of_rows(rows, spec, Gpu.of_rows(rows, "decode"), workload.decode_context_tokens)
     preset = str(brackets["backend_version"].first())
-    reload_s = reload_ms(rows, setting.scenario, spec, setting.options)[0] / 1e3
+    reload_s = rows["cache_reload_fraction"] * reload_ms(rows, setting.scenario, spec)[0] / 1e3
 
     stations, wanted = rows["_stations"], rows["_wanted"]
 
@@ -195,14 +281,27 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
 
     batch = loop.solve_load(sessions_at, wanted)
     served = ~np.isnan(batch)
-    times = turn_times(preset, replica, np.where(served, batch, rows["batch_per_rank"]), workload, spec)
+    batch = np.where(served, batch, rows["batch_per_rank"])
+    times = turn_times(preset, replica, batch, workload, spec)
     rows = rows.with_figures(
-        times.figures(workload.output_tokens),
+        {**times.figures(workload.output_tokens), **_ends_on_roofline(preset, replica, batch, turns, spec)},
         sessions=np.where(served & (wanted > 0), wanted, rows["sessions"]),
     )
-    solved = add_reload(rows, setting.scenario, spec, setting.options).to_frame()
+    solved = add_reload(rows, setting.scenario, spec).to_frame()
     beyond = pl.when(~pl.Series(served)).then(pl.lit("more_sessions_than_table"))
     return solved.with_columns(_end_reason=beyond.otherwise(None))
+
+
+def _ends_on_roofline(
+    preset: str, replica: RooflineReplica, batch: loop.Array, turns: AgentTurns, spec: ModelSpec
+) -> dict[str, loop.Array]:
+    """The figures of so large batches if all turns hit, and if all miss."""
+    found = {}
+    for name, workload in (("hits", turns.on_hit), ("misses", turns.on_miss)):
+        times = turn_times(preset, replica, batch, workload, spec)
+        found[at_end("turn_latency_ms", name)] = 1e3 * times.latency_s(workload.output_tokens)
+        found[at_end("serving_requests_per_s", name)] = np.asarray(times.requests_per_s)
+    return found
 
 
 def _in_flight(

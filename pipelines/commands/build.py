@@ -101,6 +101,15 @@ def build_command(
     host_memory_gb: Annotated[
         float, typer.Option("--host-memory-gb", min=0.0, help="Host memory for idle KV, 10^9 bytes per GPU.")
     ] = 0.0,
+    over_capacity: Annotated[
+        Literal["wait", "thrash"] | None,
+        typer.Option(
+            "--over-capacity",
+            help="Sessions whose KV the memory does not hold wait until it does, or thrash: all are let in and idle KV "
+            "is evicted, least recently used first (default: thrash where a scenario's cache is lru, else wait).",
+            show_default=False,
+        ),
+    ] = None,
     closed_loop: Annotated[
         Literal["arrival", "article"],
         typer.Option("--closed-loop", help="arrival: a session meets the others; article: C = B/rho."),

@@ -1,9 +1,14 @@
 """Caches that ask for no load: the rate stated, or the share of the pauses within a time to live."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
+from pipelines.stages import find
 from schemas.caches import FixedCache, TimeToLiveCache
+from schemas.errors import UserError
+from schemas.options import BuildOptions
 from schemas.scenarios import Scenario
 from schemas.trace_statistics import LogNormal, PauseMixture, TraceStatistics
 from tests.transforms.factory import article_scenario, setting, shipped_points
@@ -63,5 +68,19 @@ def test_agents_are_carried_at_the_rate_of_their_time_to_live() -> None:
         carry_points(points, setting("h200-sxm", "llama-3-1-8b", article_scenario("research-agent", cache=cache)))
         for cache in (TimeToLiveCache(kept_s=5.0), FixedCache(hit_rate=1.0))
     )
-    assert ttl.equals(fixed)
+    assert ttl.drop("cache_model", "prefix_kept_s").equals(fixed.drop("cache_model", "prefix_kept_s"))
+    assert ttl.select("cache_model", "prefix_kept_s").unique().rows() == [("ttl", 5.0)]
     assert ttl.select(pl.col("cache_hit_rate").unique()).to_series().to_list() == [1.0]
+
+
+def test_sessions_of_a_mix_wait(tmp_path: Path) -> None:
+    """Each scenario of a mix holds sessions of its own shape: who asks them to thrash is told that they cannot."""
+    file = tmp_path / "mix.yaml"
+    file.write_text("""
+scenarios:
+  - slug: both
+    mix: [{scenario: code-agent, weight: 1}, {scenario: research-agent, weight: 1}]
+""")
+    assert find(BuildOptions(scenarios=(str(file),))).scenarios[0].mix is not None
+    with pytest.raises(UserError, match="both is a mix, whose sessions can only wait"):
+        find(BuildOptions(scenarios=(str(file),), over_capacity="thrash"))

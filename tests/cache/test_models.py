@@ -181,13 +181,13 @@ def test_pauses_and_most_hits_of_a_fit(tmp_path: Path) -> None:
 def loop(sessions: float, memory: float, begin: float) -> float:
     """Sessions whose misses take 100 s instead of 1 s."""
 
-    def load(hit_rate: npt.NDArray[np.float64]) -> CacheLoad:
+    def load(hit_rate: npt.NDArray[np.float64], reloads: npt.NDArray[np.float64]) -> CacheLoad:
         return CacheLoad(sessions, hit_rate * 1.0 + (1 - hit_rate) * 100.0, memory)
 
     pauses = PauseDistribution.log_normals(PauseMixture(log_normals=(LogNormal(weight=1, median_s=10, sigma=0.3),)))
     shape = SessionShape(10, 1_000, 900, 0, pauses, 10 * pauses.mean_s)
     found = settle_hit_rate(LRU, shape, load, begin)
-    again = LRU.outcome(shape, load(found.hit_rate))
+    again = LRU.outcome(shape, load(found.hit_rate, found.reload_rate))
     assert float(again.hit_rate) == pytest.approx(float(found.hit_rate), abs=1e-6)  # it brings itself about
     return float(found.hit_rate)
 

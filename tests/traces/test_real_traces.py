@@ -9,6 +9,7 @@ from pipelines.catalogues import load_models, load_scenarios, shipped_scenarios
 from pipelines.traces import FitOptions, fit_scenario
 from schemas.scenarios import Scenario
 from schemas.trace_statistics import Spread, TraceStatistics
+from transforms.cache import constant_hit_rate
 
 PUBLISHED_TIMEOUTS = {10: 0.447, 30: 0.697, 60: 0.774, 300: 0.896, 3600: 0.958}
 
@@ -115,7 +116,8 @@ def test_shipped_scenarios_follow_their_rule(
     assert shipped.output_tokens_per_turn == pytest.approx(fit.output_tokens_per_turn, rel=0.01)
     assert shipped.context_growth_tokens == pytest.approx(growth, rel=0.01)
     hits = fit.cache_hit_rate if slug == "claude-code" else found.cache.cache_hit_rate
-    assert shipped.cache_hit_rate == pytest.approx(hits, abs=0.005)
+    # of an evicting cache, what it finds in memory without end
+    assert constant_hit_rate(shipped) == pytest.approx(hits, abs=0.005)
 
 
 def test_mini_swe_follows_its_trace(shared: Path) -> None:

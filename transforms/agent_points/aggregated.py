@@ -70,7 +70,7 @@ class EngineSteps:
             linear = self._linear_ms(together * prefill.new_tokens + beside)
             return linear + share * parts.prefill_attention_ms(together, prefill.attention_flops)
 
-        mean, first, last = (prefill_ms(turn) for turn in (workload.mean, workload.first, workload.last))
+        mean, first, last = workload.of_each_turn(prefill_ms)
         mixed = mean + share * parts.decode_attention_ms(beside, context)
         # a mixed step decodes too: not below a decode step, unless the row's own is
         is_longer = rows["mixed_step_ms"] >= rows["decode_step_ms"]

@@ -2,7 +2,8 @@
 
 Two limits: the sessions whose KV is parked somewhere (``_parked_limit``), and the requests in flight
 whose KV lies on the GPUs that decode (``_in_flight_slots``). Which memory is which follows from the
-serving mode and from what becomes of the KV of a pausing session (``idle_kv``).
+serving mode and from what becomes of the KV of a pausing session (``idle_kv``); where memory evicts it, only
+what is in flight must fit.
 """
 
 import numpy as np
@@ -13,6 +14,7 @@ from schemas.scenarios import Scenario
 from transforms.agent_points.labels import code
 from transforms.agent_points.pool_memory import Pool, add_pool_memory, available_on_rank, session_bytes
 from transforms.agent_points.rows import Rows
+from transforms.cache import evicts
 from transforms.numbers import Number, floor, maximum, minimum, where
 
 CONTEXTS = ("mean", "p95", "peak")
@@ -31,14 +33,16 @@ def _aggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Mappin
     """One pool holds what is in flight and, if it stays resident, what pauses."""
     pool = Pool.aggregated(rows)
     rows = add_pool_memory(rows, scenario, spec, pool, options)
-    resident = options.idle_kv == "resident"
-    parked = rows["sessions"] if resident else rows["in_flight_requests"]
+    evicting, resident = evicts(scenario, options), options.idle_kv == "resident"
+    parked = rows["sessions"] if resident or evicting else rows["in_flight_requests"]
     taken = parked * rows["kv_bytes_per_session_mean"] + pool.ranks * rows["_shared_bytes"]
+    if evicting:
+        taken = minimum(taken, maximum(rows["kv_bytes_available"], 0.0))
     rows = rows.with_figures(
-        _in_flight_slots=np.nan if resident else rows[f"_fit_{options.kv_context}"],
+        _in_flight_slots=np.nan if resident and not evicting else rows[f"_fit_{options.kv_context}"],
         kv_bytes_per_gpu=taken / rows["gpus_per_replica"],
     )
-    return _with_limits(rows, "kv_memory", "kv_memory", rows["gpus_per_replica"], options)
+    return _with_limits(rows, "kv_memory", "kv_memory", rows["gpus_per_replica"], scenario, options)
 
 
 def _disaggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
@@ -49,24 +53,36 @@ def _disaggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Map
     on_decode = session_bytes(rows, scenario, spec, decode, options)
     slots_left = maximum(available_on_rank(rows, decode, options) - on_decode.shared, 0.0)
     rows = add_pool_memory(rows, scenario, spec, parked, options)
-    parked_sessions = rows["sessions"] if options.idle_kv == "resident" else 0.0
-    taken = parked_sessions * rows["kv_bytes_per_session_mean"] + rows["in_flight_requests"] * on_decode.mean
+    evicting = evicts(scenario, options)
+    parked_sessions = rows["sessions"] if options.idle_kv == "resident" or evicting else 0.0
+    taken = parked_sessions * rows["kv_bytes_per_session_mean"]
+    if evicting:
+        taken = minimum(taken, maximum(rows["kv_bytes_available"], 0.0))
+    taken = taken + rows["in_flight_requests"] * on_decode.mean
     rows = rows.with_figures(
         _in_flight_slots=decode.ranks * floor(slots_left / on_decode.peak),
         # the pool that does not park must hold its own weights too
         _weights_fit=rows["_weights_fit"] & (available_on_rank(rows, other, options) > 0),
         kv_bytes_per_gpu=(taken + parked.ranks * rows["_shared_bytes"]) / rows["gpus_per_replica"],
     )
-    return _with_limits(rows, f"{options.parked_kv}_kv_memory", "decode_kv_memory", parked.gpus * parked.ranks, options)
+    return _with_limits(
+        rows, f"{options.parked_kv}_kv_memory", "decode_kv_memory", parked.gpus * parked.ranks, scenario, options
+    )
 
 
 def _with_limits(
-    rows: Rows, parked_limit: str, in_flight_limit: str, parking_gpus: Number, options: MappingOptions
+    rows: Rows,
+    parked_limit: str,
+    in_flight_limit: str,
+    parking_gpus: Number,
+    scenario: Scenario,
+    options: MappingOptions,
 ) -> Rows:
     """The sessions that each limit allows, the least of them, and its name."""
     slots = rows["_in_flight_slots"]
     in_flight = np.inf if np.ndim(slots) == 0 else slots / rows["activity_fraction"]
-    parked = {context: _parked(rows, context, parking_gpus, options) for context in CONTEXTS}
+    anywhere = evicts(scenario, options)
+    parked = {context: np.inf if anywhere else _parked(rows, context, parking_gpus, options) for context in CONTEXTS}
     name = "host_memory" if options.idle_kv == "offloaded" else parked_limit
     limit = parked[options.kv_context]
     binding = (code("binding_limit", text) for text in (name, in_flight_limit))

@@ -17,11 +17,17 @@ ROW_FIGURES = {
 
 #: The agent's figures of a turn, in ms.
 TURN_FIGURES = ("ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms")
+#: What goes with a hit rate, of one number for all rows or of each row; between two rows of a curve straight.
+HIT_RATE_FIGURES = (
+    "cache_hit_rate", "cache_reload_fraction", "prefix_kept_s", "prefill_tokens_per_turn",
+    "turn_latency_all_hits_ms", "turn_latency_all_misses_ms", "serving_requests_per_s_all_hits",
+    "serving_requests_per_s_all_misses",
+)  # fmt: skip
 
 #: What a turn's own prefill takes, in ms: of a new token, and of a FLOP of its attention.
 PREFILL_SLOPES = ("_prefill_ms_per_token", "_prefill_ms_per_flop")
 #: What lies straight between two rows of a curve.
-BETWEEN_ROWS = (*TURN_FIGURES, *PREFILL_SLOPES)
+BETWEEN_ROWS = (*TURN_FIGURES, *PREFILL_SLOPES, *HIT_RATE_FIGURES)
 
 
 def turn_figures(

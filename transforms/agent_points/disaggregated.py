@@ -80,20 +80,23 @@ class Pools:
             attention = prefill.prefill_attention_ms(batch, turn.attention_flops)
             return self._linear_ms(turn) + rows["_attention_share"] * attention
 
-        turns = (workload.mean, workload.first, workload.last)
-        mean, first, last = (prefill_ms(turn) for turn in turns)
+        mean_ms = prefill_ms(workload.mean)
+
+        def ttft_ms(turn: Prefill) -> Number:
+            return self._ttft_ms(turn, mean_ms if turn is workload.mean else prefill_ms(turn), prefill_gpu)
+
         step = moved_decode_step_ms(
             rows["_t_decode"],
             correction * rows["_read_before"],
             correction * decode.decode_attention_ms(rows["decode_batch"], workload.decode_context_tokens),
         )
         tpot = step / rows["accepted_tokens"]
-        ttfts = [self._ttft_ms(turn, time, prefill_gpu) for turn, time in zip(turns, (mean, first, last), strict=True)]
+        mean, first, last = workload.of_each_turn(ttft_ms)
         before = matched_replica_rate(rows, rows["_prefill_before"], rows["row_tpot_ms"], rows["osl_tokens"])
-        after = matched_replica_rate(rows, mean, tpot, output)
+        after = matched_replica_rate(rows, mean_ms, tpot, output)
         # a table's throughput is within its rounding of its own pools: keep the table's
         return {
-            **turn_figures(ttfts[0], ttfts[1], ttfts[2], tpot, output),
+            **turn_figures(mean, first, last, tpot, output),
             "serving_requests_per_s": after * rows["row_requests_per_s"] / before,
         }
 

@@ -8,7 +8,6 @@ from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.rows import Rows
-from transforms.cache import constant_hit_rate
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import kv_bytes_on_rank
 from transforms.numbers import Number
@@ -25,29 +24,28 @@ def scenario_under(scenario: Scenario, options: MappingOptions) -> Scenario:
     return scenario.model_copy(update={"cache": FixedCache(hit_rate=0.0)})
 
 
-def reload_ms(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> tuple[Number, ...]:
-    """Time to bring a prefix back from host memory, of the mean, first and last turn; 0 where it never left.
+def reload_ms(rows: Rows, scenario: Scenario, spec: ModelSpec) -> tuple[Number, ...]:
+    """Time to bring a prefix back from host memory, of the mean, first and last turn.
 
-    Only a hit loads something. Each GPU of the rank that prefills loads its share over its own link.
+    Each GPU of the rank that prefills loads its share over its own link.
     """
-    if options.idle_kv != "offloaded":
-        return 0.0, 0.0, 0.0
     turns = turn_profile(scenario)
     cached = np.maximum(turns.new_on_miss - turns.new_on_hit, 0.0)
     link, tp = Gpu.of_rows(rows, "prefill").host_link_bytes_per_s, rows["_prefilling_tp"]
 
     def load_ms(tokens: float) -> Number:
         on_rank = kv_bytes_on_rank(spec.attention, tokens, rows["_kv_element_bytes"], tp)
-        return constant_hit_rate(scenario) * 1e3 * on_rank / tp / link
+        return 1e3 * on_rank / tp / link
 
     return tuple(load_ms(float(weights @ cached)) for weights in (turns.weights, turns.of_first, turns.of_last))
 
 
-def add_reload(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
-    """Turn figures with the reload before each prefill."""
-    if options.idle_kv != "offloaded":
+def add_reload(rows: Rows, scenario: Scenario, spec: ModelSpec) -> Rows:
+    """Turn figures with the reload before the prefill of those turns that need one (``cache_reload_fraction``)."""
+    reloads = rows["cache_reload_fraction"]
+    if not np.any(reloads):
         return rows
-    mean, first, last = reload_ms(rows, scenario, spec, options)
+    mean, first, last = (reloads * load for load in reload_ms(rows, scenario, spec))
     return rows.with_figures(
         ttft_ms=rows["ttft_ms"] + mean,
         turn_latency_ms=rows["turn_latency_ms"] + mean,

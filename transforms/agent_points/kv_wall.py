@@ -9,6 +9,7 @@ from transforms.agent_points.feasibility import is_at_wall
 from transforms.agent_points.rows import Indices, Rows
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import sessions_at_wall
+from transforms.numbers import Number
 
 
 def crossings(rows: Rows, curves: Curves) -> tuple[Indices, Indices]:
@@ -46,8 +47,12 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
     beyond = sessions > low["sessions"]
     low, high, sessions = low.take(beyond), high.take(beyond), sessions[beyond]
     share = (sessions - low["sessions"]) / (high["sessions"] - low["sessions"])
-    turn = {name: low[name] + share * (high[name] - low[name]) for name in BETWEEN_ROWS}
+    turn = {name: _between(low[name], high[name], share) for name in BETWEEN_ROWS}
     latency_s = turn["turn_latency_ms"] / 1e3
     rho = loop.activity_fraction(latency_s, scenario.think_time_s)
     in_flight = loop.in_flight_of_sessions(sessions, rho, low["_stations"], closed_loop)
     return low.with_figures(turn, sessions=sessions, serving_requests_per_s=in_flight / latency_s)
+
+
+def _between(low: Number, high: Number, share: Number) -> Number:
+    return low + share * (high - low) if isinstance(low, np.ndarray) else low

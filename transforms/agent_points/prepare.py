@@ -9,6 +9,7 @@ import polars as pl
 
 from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
+from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.aggregated import EngineSteps
 from transforms.agent_points.columns import ROW_FIGURES
@@ -21,6 +22,7 @@ from transforms.agent_points.roofline_pools import RooflinePools
 from transforms.agent_points.rows import Flags, Indices, Rows
 from transforms.agent_points.select import Alternatives, Choice
 from transforms.agent_points.workload import Prefill, Workload
+from transforms.cache import never_misses
 from transforms.configurations import CURVE_ID, number_configurations
 from transforms.numbers import Number
 
@@ -65,10 +67,11 @@ class Part:
     def aggregated(self) -> bool:
         return self.mode == "agg"
 
-    def choose(self, scenario: Scenario) -> Choice:
+    def choose(self, scenario: Scenario, options: MappingOptions | None = None) -> Choice:
         """The rows that the scenario takes."""
         one_workload = self.roofline is None and scenario.mix is None
-        return self.alternatives.choose(scenario, self.mode, may_be_direct=one_workload)
+        misses_nothing = never_misses(scenario, options or MappingOptions())
+        return self.alternatives.choose(scenario, self.mode, may_be_direct=one_workload, misses_nothing=misses_nothing)
 
     def take(self, which: Flags) -> "Part":
         """Those of the rows. Scenarios mostly choose alike: the last answer is kept."""

@@ -49,7 +49,7 @@ class RatioRows:
             return rows["row_ttft_ms"] * article_prefill_s(replica, prefill.new_tokens, spec) / prefill_before
 
         tpot = rows["row_tpot_ms"] * tpot_s(workload.decode_context_tokens) / tpot_s(isl + rows["osl_tokens"] / 2)
-        mean, first, last = (ttft(prefill) for prefill in (workload.mean, workload.first, workload.last))
+        mean, first, last = workload.of_each_turn(ttft)
         turn = turn_figures(mean, first, last, tpot, workload.output_tokens)
         rate = rows["row_requests_per_s"] * rows["row_latency_ms"] / turn["turn_latency_ms"]
         return {**turn, "serving_requests_per_s": rate}

@@ -128,10 +128,7 @@ def article_decode_s(replica: RooflineReplica, batch_per_rank: Number, spec: Mod
 
 
 def _article_times(replica: RooflineReplica, batch: Number, workload: Workload, spec: ModelSpec) -> TurnTimes:
-    mean, first, last = (
-        article_prefill_s(replica, prefill.new_tokens, spec)
-        for prefill in (workload.mean, workload.first, workload.last)
-    )
+    mean, first, last = workload.of_each_turn(lambda prefill: article_prefill_s(replica, prefill.new_tokens, spec))
     tpot = article_decode_s(replica, batch, spec)
     latency = roofline.latency_s(mean, tpot, workload.output_tokens)
     return TurnTimes(mean, first, last, tpot, batch * replica.dp / latency)
@@ -140,9 +137,8 @@ def _article_times(replica: RooflineReplica, batch: Number, workload: Workload, 
 def _calibrated_times(replica: RooflineReplica, batch: Number, workload: Workload, spec: ModelSpec) -> TurnTimes:
     """Mixed steps of one prefill beside everybody's decode, and decode-only steps, by the step equations."""
     t_dec = _step_s(replica, batch, None, workload, spec)
-    t_mix, first, last = (
-        maximum(_step_s(replica, maximum(batch - 1.0, 0.0), prefill, workload, spec), t_dec)
-        for prefill in (workload.mean, workload.first, workload.last)
+    t_mix, first, last = workload.of_each_turn(
+        lambda prefill: maximum(_step_s(replica, maximum(batch - 1.0, 0.0), prefill, workload, spec), t_dec)
     )
     n_mix = maximum(batch, 1.0)
     n_dec = engine_steps.decode_only_steps(n_mix, workload.output_tokens)

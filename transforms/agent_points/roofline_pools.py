@@ -84,4 +84,4 @@ def pool_times(preset: str, rows: Rows, workload: Workload, spec: ModelSpec) -> 
             rows["decode_workers"], rows["decode_batch"] * rows["decode_dp"], 1e3 * tpot_s, workload.output_tokens
         ),
     )
-    return TurnTimes(ttft_s(workload.mean), ttft_s(workload.first), ttft_s(workload.last), tpot_s, rate)
+    return TurnTimes(*workload.of_each_turn(ttft_s), tpot_s, rate)

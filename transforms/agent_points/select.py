@@ -7,7 +7,7 @@ import polars as pl
 
 from schemas.scenarios import Scenario
 from transforms.agent_points.rows import Array, Flags, Indices, Rows
-from transforms.cache import constant_hit_rate
+from transforms.cache import never_misses
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations.context import turn_profile
 from transforms.numbers import Number
@@ -30,17 +30,17 @@ def own_workload(scenario: Scenario, serving_mode: str) -> OwnWorkload:
     """What a tool must be asked so that rows of this serving mode are direct (MODEL 5.1); hit first."""
     isl = round(scenario.mean_context_tokens)
     hit = max(isl - round(_new_on_hit(scenario, serving_mode)), 0)
-    prefixes = (hit,) if scenario.cache_hit_rate == 1.0 else (hit, round(scenario.shared_prefix_tokens))
+    prefixes = (hit,) if never_misses(scenario) else (hit, round(scenario.shared_prefix_tokens))
     return OwnWorkload(isl, round(scenario.output_tokens_per_turn), tuple(dict.fromkeys(prefixes)))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a scenario takes of some rows. ``miss``: for each direct row, the row that prices a miss."""
+    """What a scenario takes of some rows. ``miss``: the row that prices a miss of each direct row; None: no misses."""
 
     rows: Flags
     direct: Flags
-    miss: Indices
+    miss: Indices | None
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Alternatives:
                          maintain_order="left")  # fmt: skip
         return cls(offers, rows["_offer"].to_numpy().astype(np.intp), loads)
 
-    def choose(self, scenario: Scenario, serving_mode: str, *, may_be_direct: bool) -> Choice:
+    def choose(self, scenario: Scenario, serving_mode: str, *, may_be_direct: bool, misses_nothing: bool) -> Choice:
         """The rows to carry, one workload for each configuration and load.
 
         A row at the agent's own effective workload is direct (MODEL 5.1) and comes first, if the scenario has no
@@ -87,7 +87,6 @@ class Alternatives:
         of_set = self.offers["_set"].rank("dense").to_numpy() - 1
         isl, osl, prefix = (self.offers[name].to_numpy() for name in WORKLOAD)
         context, output = scenario.mean_context_tokens, scenario.output_tokens_per_turn
-        misses_nothing = constant_hit_rate(scenario) == 1.0
 
         def most_in_set(values: Array) -> Array:
             """The highest value of each offer's set."""
@@ -107,7 +106,7 @@ class Alternatives:
             chosen &= left == most_in_set(left)
         taken, direct = chosen[self.offer], (chosen & is_direct)[self.offer]
         if misses_nothing:
-            return Choice(taken, direct, np.flatnonzero(direct))
+            return Choice(taken, direct, None)
         if not direct.any():
             return Choice(taken, direct, np.empty(0, np.intp))
         rows = self.loads.with_row_index("_row")
@@ -118,18 +117,18 @@ class Alternatives:
         return Choice(taken, direct, misses["_row_right"].to_numpy().astype(np.intp))
 
 
-def direct_figures(rows: Rows, misses: Rows, scenario: Scenario) -> dict[str, Number]:
+def direct_figures(rows: Rows, misses: Rows, output_tokens: float, hit_rate: Number) -> dict[str, Number]:
     """Figures of direct rows: the table's own for hit and miss, mixed h : 1-h.
 
     Takes rows that were carried; what the first and last turn differ from the mean is kept.
     """
-    hit = constant_hit_rate(scenario)
+    hit = hit_rate
 
     def mixed(name: str) -> Number:
         return hit * rows[name] + (1 - hit) * misses[name]
 
     ttft, tpot = mixed("row_ttft_ms"), mixed("row_tpot_ms")
-    latency = ttft + tpot * (scenario.output_tokens_per_turn - 1)
+    latency = ttft + tpot * (output_tokens - 1)
     shift = latency - rows["turn_latency_ms"]
     seconds_a_request = hit / rows["row_requests_per_s"] + (1 - hit) / misses["row_requests_per_s"]
     return {

@@ -1,7 +1,7 @@
 """What an engine sees of a scenario: the context it decodes at and the prefills it computes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,17 +9,21 @@ from schemas.mixes import MixPart, task_shares, turn_shares
 from schemas.models import AttentionGroup
 from schemas.scenarios import Scenario
 from transforms.cache import constant_hit_rate
-from transforms.equations.context import turn_profile
+from transforms.equations.context import Array, turn_profile
 from transforms.equations.kv_memory import attention_flops
+from transforms.numbers import Number
 from transforms.spread.turn_flops import flops_of_turns
 
 
 @dataclass(frozen=True)
 class Prefill:
-    """One prefill, or the mean of several: tokens computed and FLOPs of their attention."""
+    """One prefill, or the mean of several: tokens computed and FLOPs of their attention.
 
-    new_tokens: float
-    attention_flops: float
+    One number for all rows, or an array of one entry a row.
+    """
+
+    new_tokens: Number
+    attention_flops: Number
 
 
 @dataclass(frozen=True)
@@ -32,32 +36,86 @@ class Workload:
     first: Prefill
     last: Prefill
 
+    def of_each_turn(self, figure: Callable[[Prefill], Number]) -> tuple[Number, Number, Number]:
+        """A figure of the mean, first and last turn; turns that are one are worked out once."""
+        mean = figure(self.mean)
+        first, last = (mean if turn is self.mean else figure(turn) for turn in (self.first, self.last))
+        return mean, first, last
+
+
+@dataclass(frozen=True)
+class AgentTurns:
+    """The turns of a scenario on one model where all of them hit and where all of them miss (MODEL 2 and 5.3).
+
+    ``stated``: a hit rate, and the turns there, where they are no mix of the two: those of a mix of scenarios.
+    """
+
+    on_hit: Workload
+    on_miss: Workload
+    stated: tuple[float, Workload] | None = None
+
+    def at(self, hit_rate: Number) -> Workload:
+        """The turns at a hit rate, one for all rows or one for each.
+
+        A hit and a miss are two different prefills: both are evaluated, their results are mixed h : 1-h.
+        """
+
+        if self.stated is not None and isinstance(hit_rate, float) and hit_rate == self.stated[0]:
+            return self.stated[1]
+        if isinstance(hit_rate, float) and hit_rate in (0.0, 1.0):
+            return self.on_hit if hit_rate else self.on_miss
+
+        def mixed(name: str) -> Prefill:
+            hit, miss = getattr(self.on_hit, name), getattr(self.on_miss, name)
+            return Prefill(
+                hit_rate * hit.new_tokens + (1.0 - hit_rate) * miss.new_tokens,
+                hit_rate * hit.attention_flops + (1.0 - hit_rate) * miss.attention_flops,
+            )
+
+        context, output = self.on_hit.decode_context_tokens, self.on_hit.output_tokens
+        return Workload(context, output, mixed("mean"), mixed("first"), mixed("last"))
+
+    def means(self) -> "AgentTurns":
+        """The same with the mean turn standing for the first and the last too, where only means are asked for."""
+        hit, miss = (replace(end, first=end.mean, last=end.mean) for end in (self.on_hit, self.on_miss))
+        return AgentTurns(hit, miss)
+
+
+def agent_turns(
+    scenario: Scenario, groups: Sequence[AttentionGroup], *, prefill_sees_output: bool = True
+) -> AgentTurns:
+    """The scenario's turns as prefills and a decode context.
+
+    Where first prompts or new tokens are distributions, FLOPs are means over them too: they are not linear in tokens.
+    """
+    if scenario.mix is not None:
+        parts = [agent_turns(each.scenario, groups, prefill_sees_output=prefill_sees_output) for each in scenario.mix]
+        own = [each.at(constant_hit_rate(part.scenario)) for each, part in zip(parts, scenario.mix, strict=True)]
+        on_hit, on_miss, stated = (
+            _mixed(scenario.mix, workloads)
+            for workloads in ([each.on_hit for each in parts], [each.on_miss for each in parts], own)
+        )
+        return AgentTurns(on_hit, on_miss, (constant_hit_rate(scenario), stated))
+    turns = turn_profile(scenario, prefill_sees_output=prefill_sees_output)
+    flops_on_hit, flops_on_miss = flops_of_turns(scenario, groups, turns)
+
+    def workload(new: Array, flops: Array) -> Workload:
+        return Workload(
+            decode_context_tokens=scenario.mean_context_tokens + scenario.output_tokens_per_turn / 2,
+            output_tokens=scenario.output_tokens_per_turn,
+            mean=Prefill(float(np.mean(new)), float(np.mean(flops))),
+            first=Prefill(float(new[0]), float(flops[0])),
+            last=Prefill(float(new[-1]), float(flops[-1])),
+        )
+
+    return AgentTurns(workload(turns.new_on_hit, flops_on_hit), workload(turns.new_on_miss, flops_on_miss))
+
 
 def agent_workload(
     scenario: Scenario, groups: Sequence[AttentionGroup], *, prefill_sees_output: bool = True
 ) -> Workload:
-    """The scenario's turns as prefills and a decode context (MODEL sections 2 and 5.3).
-
-    A hit and a miss are two different prefills: both are evaluated, their results are mixed h : 1-h. Where first
-    prompts or new tokens are distributions, FLOPs are means over them too: they are not linear in tokens.
-    """
-    if scenario.mix is not None:
-        return _mixed(
-            scenario.mix,
-            [agent_workload(part.scenario, groups, prefill_sees_output=prefill_sees_output) for part in scenario.mix],
-        )
-    turns = turn_profile(scenario, prefill_sees_output=prefill_sees_output)
-    hit = constant_hit_rate(scenario)
-    new = hit * turns.new_on_hit + (1.0 - hit) * turns.new_on_miss
-    flops_on_hit, flops_on_miss = flops_of_turns(scenario, groups, turns)
-    flops = hit * flops_on_hit + (1.0 - hit) * flops_on_miss
-    return Workload(
-        decode_context_tokens=scenario.mean_context_tokens + scenario.output_tokens_per_turn / 2,
-        output_tokens=scenario.output_tokens_per_turn,
-        mean=Prefill(float(np.mean(new)), float(np.mean(flops))),
-        first=Prefill(float(new[0]), float(flops[0])),
-        last=Prefill(float(new[-1]), float(flops[-1])),
-    )
+    """The turns of a scenario whose hit rate no load changes."""
+    return agent_turns(scenario, groups, prefill_sees_output=prefill_sees_output).at(constant_hit_rate(scenario))
 
 
 def _mixed(parts: Sequence[MixPart], workloads: Sequence[Workload]) -> Workload:

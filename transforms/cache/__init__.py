@@ -1,6 +1,12 @@
 """Cache survival (Step 5, MODEL section 7): which share of the turns still finds its session's prefix in memory."""
 
-from transforms.cache.constant import constant_hit_rate
+from transforms.cache.choice import (
+    constant_hit_rate,
+    evicting_model,
+    evicts,
+    host_memory_bytes_per_gpu,
+    never_misses,
+)
 from transforms.cache.models import (
     CacheLoad,
     CacheModel,
@@ -8,10 +14,10 @@ from transforms.cache.models import (
     FixedHitRate,
     LeastRecentlyUsed,
     TimeToLive,
-    settle_hit_rate,
 )
 from transforms.cache.pauses import PauseDistribution
-from transforms.cache.shape import HeldSquares, SessionShape, session_shape
+from transforms.cache.settling import OverHitRates, settle_at_load, settle_hit_rate
+from transforms.cache.shape import HeldSquares, SessionShape, scenario_pauses, session_shape
 
 __all__ = [
     "CacheLoad",
@@ -20,10 +26,17 @@ __all__ = [
     "FixedHitRate",
     "HeldSquares",
     "LeastRecentlyUsed",
+    "OverHitRates",
     "PauseDistribution",
     "SessionShape",
     "TimeToLive",
     "constant_hit_rate",
+    "evicting_model",
+    "evicts",
+    "host_memory_bytes_per_gpu",
+    "never_misses",
+    "scenario_pauses",
     "session_shape",
+    "settle_at_load",
     "settle_hit_rate",
 ]

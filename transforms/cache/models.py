@@ -1,8 +1,7 @@
 """Models of a cache that forgets, behind one interface: a fixed chance, a time to live, least recently used."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +9,6 @@ import numpy.typing as npt
 from transforms.cache.shape import SessionShape
 
 Array = npt.NDArray[np.float64]
-
-_ITERATIONS: Final = 500
-_SETTLED: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,12 @@ class CacheOutcome:
     hit_rate: Array  #: found at all, in HBM or in host memory
     reload_rate: Array  #: found in host memory only, part of ``hit_rate``
     kept_s: Array  #: how long a prefix outlives its last use; inf where it is never evicted
-    overcommitted: npt.NDArray[np.bool_]  #: what is in flight alone does not fit (HBM); the cache keeps nothing
+    overcommitted: npt.NDArray[np.bool_]  #: what is in flight alone does not fit (HBM), which keeps nothing then
+
+    @classmethod
+    def nothing(cls, points: int) -> "CacheOutcome":
+        """Nothing is found at so many points; to be filled in."""
+        return cls(np.zeros(points), np.zeros(points), np.zeros(points), np.zeros(points, np.bool_))
 
 
 class CacheModel(Protocol):
@@ -86,9 +87,12 @@ class LeastRecentlyUsed:
     other C - 1 sessions used since leaves room for its own prefix. That is a sum of independent parts, taken as
     normal with the mean above at T = z and the variance of the parts (after C. Fricker, P. Robert, J. Roberts, ITC
     24, 2012). It needs the shape's squares.
+
+    ``longest_s``: no prefix is kept for longer, whatever the memory.
     """
 
     finite: bool = False
+    longest_s: float = np.inf
 
     def outcome(self, shape: SessionShape, load: CacheLoad) -> CacheOutcome:
         """T solved once with HBM and once with all memory; hits of the second alone are reloads.
@@ -98,17 +102,18 @@ class LeastRecentlyUsed:
         _points(load)
         hbm = np.asarray(load.memory, dtype=np.float64)
         balance = _Balance(shape, load)
-        near, far = balance.kept_s(hbm), balance.kept_s(hbm + np.asarray(load.host_memory))
-        over = near < 0
+        near, far = (
+            np.minimum(balance.kept_s(memory), self.longest_s) for memory in (hbm, hbm + np.asarray(load.host_memory))
+        )
         if self.finite:
-            found_near = balance.varying_share(hbm)
-            found = balance.varying_share(hbm + np.asarray(load.host_memory))
+            found_near = balance.varying_share(hbm, self.longest_s)
+            found = balance.varying_share(hbm + np.asarray(load.host_memory), self.longest_s)
         else:
             found_near, found = (
-                np.where(over, 0.0, shape.pauses.share_within(np.maximum(kept, 0.0))) for kept in (near, far)
+                np.where(kept < 0, 0.0, shape.pauses.share_within(np.maximum(kept, 0.0))) for kept in (near, far)
             )
         found, found_near = shape.most_hit_rate * found, shape.most_hit_rate * found_near
-        return CacheOutcome(found, found - found_near, np.where(over, 0.0, far), over)
+        return CacheOutcome(found, found - found_near, np.maximum(far, 0.0), near < 0)
 
 
 class _Balance:
@@ -134,8 +139,8 @@ class _Balance:
             beyond = np.where(spare > taken[-1], at[-1] + (spare - taken[-1]) / shape.held_at_end, within)
         return np.where(spare < 0, -1.0, beyond)
 
-    def varying_share(self, memory: Array) -> Array:
-        """Share of the pauses that a prefix outlives where the memory in use varies."""
+    def varying_share(self, memory: Array, longest_s: float) -> Array:
+        """Share of the pauses, up to the longest, that a prefix outlives where the memory in use varies."""
         shape, squares = self._shape, self._shape.squares
         if squares is None:
             raise ValueError("a finite number of sessions needs the squares of what they hold")
@@ -144,6 +149,8 @@ class _Balance:
         share = np.zeros(np.broadcast_shapes(np.shape(memory), self._cycle.shape, self._sessions.shape))
         coarse = shape.pauses.coarse()
         for pause, weight in zip(coarse.values, coarse.weights, strict=True):
+            if pause > longest_s:
+                break
             within = float(coarse.mean_within(pause))
             mean = (shape.held_in_flight * self._held_service + shape.held_parked * within) / self._cycle
             mean = mean + shape.held_at_end * pause / self._cycle
@@ -164,27 +171,6 @@ def _normal_share(score: Array) -> Array:
     terms = (0.319381530, -0.356563782, 1.781477937, -1.821255978, 1.330274429)
     upper = np.exp(-(size**2) / 2) / np.sqrt(2 * np.pi) * sum(term * t ** (n + 1) for n, term in enumerate(terms))
     return np.asarray(np.where(score < 0, upper, 1 - upper))
-
-
-def settle_hit_rate(
-    model: CacheModel,
-    shape: SessionShape,
-    load_at: Callable[[Array], CacheLoad],
-    begin: npt.ArrayLike = 1.0,
-) -> CacheOutcome:
-    """The hit rate that brings itself about: misses lengthen the service, which changes what the cache keeps.
-
-    ``load_at`` gives the load at hit rates (arrays of one entry a point). Where several rates are stable, the one
-    reached from ``begin``: 1 is a warm cache, the best of them; 0 a cold one, the worst: a cache that thrashes.
-    """
-    hit_rate = np.asarray(begin, dtype=np.float64)
-    found = model.outcome(shape, load_at(hit_rate))
-    for _ in range(_ITERATIONS):
-        if np.max(np.abs(found.hit_rate - hit_rate), initial=0.0) < _SETTLED:
-            break
-        hit_rate = (hit_rate + found.hit_rate) / 2
-        found = model.outcome(shape, load_at(hit_rate))
-    return found
 
 
 def _points(load: CacheLoad) -> Array:

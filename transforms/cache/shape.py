@@ -96,6 +96,8 @@ def scenario_pauses(scenario: Scenario) -> PauseDistribution:
 
 
 def unbounded_hit_rate(scenario: Scenario) -> float:
-    """h of a cache that never forgets, as the scenario's statistics have it; 1 where they do not say."""
-    found = scenario.statistics
+    """h of a cache that never forgets: as the scenario's cache states it, else its statistics; else 1."""
+    stated, found = getattr(scenario.cache, "most_hit_rate", None), scenario.statistics
+    if stated is not None:
+        return float(stated)
     return found.cache.cache_hit_rate if found is not None and found.cache.reuse == "bounded" else 1.0

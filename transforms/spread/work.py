@@ -18,7 +18,7 @@ from schemas.distributions import Distribution, Distributions
 from schemas.mixes import MixPart, task_shares, turn_shares
 from schemas.models import AttentionGroup
 from schemas.scenarios import Scenario
-from transforms.cache.constant import constant_hit_rate
+from transforms.cache.choice import constant_hit_rate
 from transforms.equations.context import Array, turn_profile
 from transforms.equations.kv_memory import attention_flops
 from transforms.spread.draws import binomial_quantiles, compressed, lattice, normal_scores, quantiles, sum_quantiles
