@@ -133,7 +133,7 @@ def _read_entries(path: Path, kind: _Kind[EntryT], known: Mapping[str, EntryT] |
                 line = file.line((kind.key, number, *problem.location))
                 problems.append(f"{file.name}: {label} (line {line}): {problem.sentence}")
             continue
-        slug = _slug(entry)
+        slug = _slug(entry) or f"number {number + 1}"  # a price has none
         if slug in first_line:
             problems.append(f"{file.name}: {label} (line {line}): line {first_line[slug]} has this slug too.")
         first_line.setdefault(slug, line)
