@@ -6,6 +6,7 @@ import pytest
 from pipelines.catalogues import load_hardware, load_models
 from schemas.frames import empty_frame
 from tests.evaluation.test_errors import TABLES, read
+from tests.transforms.factory import shipped_points
 from transforms.agent_points.carry import Setting, carry_points
 from transforms.agent_points.evidence import batch_range
 from transforms.agent_points.expected_errors import ABOVE, BATCH_RANGES, EXPECTED_ERRORS
@@ -37,6 +38,15 @@ def test_a_transfer_has_the_error_of_its_batches(standard: pl.DataFrame) -> None
     for label, batch in BATCH_RANGES:
         of_range = points.filter(pl.col("batch_per_rank") == batch)["expected_error_fraction"].unique().to_list()
         assert of_range == [EXPECTED_ERRORS["transfer", "agg"][label]]
+
+
+def test_latent_attention_has_an_error_of_its_own() -> None:
+    points = shipped_points("candidates/h200_sxm__deepseek-v3__isl4000_osl1000__agg.csv.gz").filter(batch_per_rank=4.0)
+    gpus, spec = load_hardware(), load_models().get("deepseek-v3")
+    at_turn = carry_points(points, Setting(turn_scenario(14_000, 13_400, 150), spec, gpus))
+    own = at_turn.filter(~pl.col("interpolated"), pl.col("transfer_method") == "transfer")
+    assert own["expected_error_fraction"].unique().to_list() == [EXPECTED_ERRORS["transfer latent", "agg"]["2-4"]]
+    assert EXPECTED_ERRORS["transfer latent", "agg"]["2-4"] > 2 * EXPECTED_ERRORS["transfer", "agg"]["2-4"]
 
 
 def test_a_direct_row_has_no_mapping_error(standard: pl.DataFrame) -> None:

@@ -60,7 +60,8 @@ def _carry_part(part: Part, setting: Setting) -> list[pl.DataFrame]:
     rows = add_reload(add_prefill_slopes(rows, chosen, scenario, spec), scenario, spec)
     rows = close_loop(rows, scenario, options.closed_loop).with_figures(interpolated=False)
     roofline = part.roofline and f"{part.roofline} {'dense' if spec.moe is None else 'experts'}"
-    rows = add_evidence(rows, scenario, part.mode, roofline)
+    is_latent = any(group.kind == "mla" for group in spec.attention)
+    rows = add_evidence(rows, scenario, part.mode, roofline, is_latent)
     judged = judge_rows(rows, setting, aggregated=part.aggregated)
     at_wall = wall_points(judged, chosen.curves, scenario, options.closed_loop)
     points = [name_curve_limits(judged, chosen.curves).to_frame()]

@@ -37,18 +37,22 @@ def is_evaluated() -> pl.Expr:
     return known.fill_null(False)
 
 
-def add_evidence(rows: Rows, scenario: Scenario, mode: str, roofline: str | None) -> Rows:
+def add_evidence(rows: Rows, scenario: Scenario, mode: str, roofline: str | None, is_latent: bool = False) -> Rows:
     """Adds ``expected_error_fraction`` and ``extrapolated`` to rows with ``transfer_method``, of one serving mode.
 
     The error is the mapping's, not the table's: 0 for a direct row, NULL where its method was not evaluated. A
     point is extrapolated where nothing like it was evaluated: another source or engine than those of the
     reference sets, or prefills, contexts or outputs beyond twice, or below half of, what the reference turns span.
-    ``roofline``: the preset of roofline rows and their kind of model, "calibrated dense".
+    ``roofline``: the preset of roofline rows and their kind of model, "calibrated dense". ``is_latent``: the model
+    has latent attention (MLA), whose transfer was evaluated by itself.
     """
     method = rows["transfer_method"]
     by_method = np.full((len(LABELS["transfer_method"]), len(RANGES)), np.nan)
+    kinds = {"roofline": f"roofline {roofline}"}
+    if is_latent and mode == "agg":
+        kinds["transfer"] = "transfer latent"
     for name in ("transfer", "ratio", "roofline"):
-        errors = evaluated.EXPECTED_ERRORS.get((f"roofline {roofline}" if name == "roofline" else name, mode))
+        errors = evaluated.EXPECTED_ERRORS.get((kinds.get(name, name), mode))
         if errors is not None:
             by_method[code("transfer_method", name)] = [errors[label] for label in RANGES]
     by_method[code("transfer_method", "direct")] = 0.0

@@ -3,7 +3,8 @@
 From ``python -m tests.bench.bench_evaluation FOLDER``: AIConfigurator 0.12.0's own estimates of nine agent turns,
 carried from one standard table of 4000/1000 tokens. Aggregated, 18,235 points of 13 deployments: Llama 3.1 8B, 70B
 and 405B, Qwen3 32B and 235B-A22B, gpt-oss-120b and DeepSeek-V3 on H100, H200, B200 and GB200 under TensorRT-LLM,
-vLLM and SGLang. Disaggregated, 288 points of Qwen3 32B and 235B-A22B and Llama 3.1 8B and 70B on H100, H200, B200 and
+vLLM and SGLang. Latent attention (MLA) by itself, 3,004 points of five turns: DeepSeek-V3 on H200 under TensorRT-LLM
+and SGLang and on H100 under SGLang. Disaggregated, 288 points of Qwen3 32B and 235B-A22B and Llama 3.1 8B and 70B on H100, H200, B200 and
 GB200 under the same engines. The README has the error of each. To be renewed when the mapping changes.
 """
 
@@ -31,6 +32,8 @@ def _flat(error: float) -> dict[str, float]:
 #: models and 5,243 of mixtures of experts, 1,150 and 1,158 disaggregated.
 EXPECTED_ERRORS: Final = {
     ("transfer", "agg"): _by_batch(0.019, 0.024, 0.025, 0.030, 0.038, 0.027),
+    # models of latent attention, whose kernels differ most; of batches above 64 there is no reference row
+    ("transfer latent", "agg"): _by_batch(0.057, 0.076, 0.085, 0.101, 0.101, 0.084),
     ("transfer", "disagg"): _by_batch(0.033, 0.028, 0.030, 0.026, 0.027, 0.028),
     ("ratio", "agg"): _by_batch(0.089, 0.162, 0.239, 0.355, 0.515, 0.286),
     ("ratio", "disagg"): _by_batch(0.299, 0.201, 0.265, 0.394, 0.254, 0.295),
