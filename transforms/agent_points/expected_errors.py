@@ -4,8 +4,9 @@ From ``python -m tests.bench.bench_evaluation FOLDER``: AIConfigurator 0.12.0's 
 carried from one standard table of 4000/1000 tokens. Aggregated, 18,235 points of 13 deployments: Llama 3.1 8B, 70B
 and 405B, Qwen3 32B and 235B-A22B, gpt-oss-120b and DeepSeek-V3 on H100, H200, B200 and GB200 under TensorRT-LLM,
 vLLM and SGLang. Latent attention (MLA) by itself, 3,004 points of five turns: DeepSeek-V3 on H200 under TensorRT-LLM
-and SGLang and on H100 under SGLang. Disaggregated, 288 points of Qwen3 32B and 235B-A22B and Llama 3.1 8B and 70B on H100, H200, B200 and
-GB200 under the same engines. The README has the error of each. To be renewed when the mapping changes.
+and SGLang and on H100 under SGLang. Disaggregated, 288 points of Qwen3 32B and 235B-A22B and Llama 3.1 8B and 70B on
+H100, H200, B200 and GB200 under the same engines. The README has the error of each. To be renewed when the mapping
+changes.
 """
 
 from typing import Final
