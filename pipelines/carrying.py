@@ -111,11 +111,12 @@ def compute(jobs: Sequence[Job], place: Workplace) -> list[PartitionRecord]:
     records: list[PartitionRecord] = []
     batch: list[Carried] = []
     for job in jobs:
-        batch.extend(_carry_job(job, place))
+        for carried in _carry_job(job, place):
+            batch.append(carried)
+            if sum(each.agent_points.height for each in batch) >= BATCH_ROWS:
+                records += _write_batch(batch, place.release)
+                batch.clear()
         progress().advance(CARRYING)
-        if sum(carried.agent_points.height for carried in batch) >= BATCH_ROWS:
-            records += _write_batch(batch, place.release)
-            batch.clear()
     records += _write_batch(batch, place.release)
     hashes = {key: sha256 for job in jobs for key, sha256 in job.hashes.items()}
     return [replace(record, inputs_sha256=hashes[record.key]) for record in records]

@@ -16,6 +16,8 @@ import polars as pl
 
 from pipelines.lake.checks import check_name, check_partition_value, check_values
 
+#: Rows of one partition that lie together are worth a slice if they are so many on average.
+ROWS_OF_A_RUN = 100
 ROW_GROUP_ROWS = 122_880
 """DuckDB's own unit of parallel reading."""
 
@@ -43,7 +45,7 @@ class DamagedPartError(Exception):
 def encode(frame: pl.DataFrame) -> memoryview:
     """The frame as the bytes of a Parquet file."""
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd", statistics=True, row_group_size=ROW_GROUP_ROWS)
+    frame.write_parquet(buffer, compression="zstd", compression_level=1, statistics=True, row_group_size=ROW_GROUP_ROWS)
     return buffer.getbuffer()
 
 
@@ -58,10 +60,21 @@ def write_parts(release: Path, table: str, frame: pl.DataFrame, by: Sequence[str
         check_name(key)
     check_values(table, frame)
     parts = []
-    for values, rows in frame.partition_by(by, as_dict=True, maintain_order=True).items():
+    for values, rows in _divided(frame, by).items():
         keys = {key: str(value) for key, value in zip(by, values, strict=True)}
         parts.append(_write(release, table, keys, rows))
     return parts
+
+
+def _divided(frame: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
+    """The rows of each combination of values. Where they lie together they are not copied."""
+    runs = frame.select(pl.struct(by).rle().alias("run")).unnest("run")
+    if runs.height > frame.height // ROWS_OF_A_RUN:
+        return frame.partition_by(by, as_dict=True, maintain_order=True)
+    slices: dict[tuple[object, ...], list[pl.DataFrame]] = {}
+    for end, length, value in zip(runs["len"].cum_sum(), runs["len"], runs["value"], strict=True):
+        slices.setdefault(tuple(value.values()), []).append(frame[end - length : end])
+    return {values: pl.concat(rows) for values, rows in slices.items()}
 
 
 def _write(release: Path, table: str, keys: Mapping[str, str], rows: pl.DataFrame) -> Part:

@@ -106,7 +106,7 @@ def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCata
         return PreparedPoints(spec, ())
     preset = pl.when(pl.col("source") == "roofline").then("backend_version")
     numbered = number_configurations(points.rename(ROW_FIGURES)).with_columns(_preset=preset)
-    ordered = numbered.sort("serving_mode", "_preset", CURVE_ID, "batch_per_rank", maintain_order=True)
+    ordered = numbered.sort("serving_mode", "_preset", "hardware", CURVE_ID, "batch_per_rank", maintain_order=True)
     columns = add_private_columns(ordered, spec, hardware)
     lengths = ordered.select(pl.struct("serving_mode", "_preset").rle().struct.field("len")).to_series()
     kinds = [columns[end - length : end] for end, length in zip(lengths.cum_sum(), lengths, strict=True)]
