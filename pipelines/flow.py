@@ -20,6 +20,7 @@ from pipelines.progress import progress
 from pipelines.reading import Inputs
 from schemas.errors import UserError
 from schemas.options import BuildOptions, RunOptions
+from schemas.prices import unpriced
 
 THREADS = 2
 #: On Dask, jobs are dealt out in so many shares for each of its threads, so that a slow share delays little.
@@ -38,6 +39,7 @@ class BuildReport:
     computed: int = 0
     damaged: int = 0
     pruned: tuple[str, ...] = ()
+    unpriced: tuple[str, ...] = ()
 
     @property
     def rows_computed(self) -> int:
@@ -158,7 +160,15 @@ def build_lake(options: BuildOptions, run: RunOptions) -> BuildReport:
         pruned = prune(options.out, run.keep).deleted if run.keep is not None else []
     points = tuple(record for record in records if record.key.scenario is not None)
     report = BuildReport(
-        release_id, True, prepared.inputs, synthesized, points, len(computed), division.damaged, tuple(pruned)
+        release_id,
+        True,
+        prepared.inputs,
+        synthesized,
+        points,
+        len(computed),
+        division.damaged,
+        tuple(pruned),
+        unpriced(prepared.prices, (record.hardware for record in points)),
     )
     create_table_artifact(
         key="agent-pareto-release",

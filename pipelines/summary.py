@@ -56,6 +56,8 @@ def print_summary(report: BuildReport, lake: Path) -> None:
     )
     if report.damaged:
         print(f"Damaged files of the release before: {report.damaged:,} partitions were computed anew.")
+    if report.unpriced:
+        print(f"Without a price: {', '.join(report.unpriced)}. Their cost columns are NULL.")
     _print_best(report, report.inputs)
     if report.pruned:
         print(f"Deleted releases: {', '.join(report.pruned)}")

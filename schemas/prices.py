@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from schemas.catalogue import HardwareCatalogue
 from schemas.hardware import Hardware
 from schemas.sentences import show
+from schemas.slugs import PAIR
 
 
 def _day(value: Any) -> date:
@@ -47,6 +48,13 @@ def with_prices(hardware: HardwareCatalogue, prices: Iterable[Price]) -> Hardwar
             for gpu in hardware
         )
     )
+
+
+def unpriced(prices: Iterable[Price], hardware: Iterable[str]) -> tuple[str, ...]:
+    """The GPUs of these slugs, of pairs too, that a price list leaves out; none where it is empty."""
+    priced = {price.hardware for price in prices}
+    gpus = {gpu for slug in hardware for gpu in slug.split(PAIR)}
+    return tuple(sorted(gpus - priced)) if priced else ()
 
 
 def prices_of(hardware: HardwareCatalogue) -> dict[str, float]:

@@ -23,3 +23,6 @@ def _is_no_value(slug: str) -> str:
 
 
 Slug = Annotated[str, StringConstraints(pattern=SLUG_PATTERN), AfterValidator(_is_no_value)]
+
+#: Between the GPU that prefills and the one that decodes, in the slug of a replica that has both.
+PAIR: Final = "-and-"

@@ -8,6 +8,7 @@ import polars as pl
 from schemas.backends import ENGINES
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
+from schemas.slugs import PAIR
 from schemas.tables import TABLES
 from transforms.configurations import configuration_ids
 from transforms.equations.closed_loop import in_flight_per_station
@@ -65,7 +66,7 @@ def resolve_names(rows: pl.DataFrame, hardware: HardwareCatalogue, models: Model
     return rows.drop("_by_alias").with_columns(
         hardware=pl.when(pl.col("prefill_hardware") == pl.col("decode_hardware"))
         .then("prefill_hardware")
-        .otherwise(pl.concat_str("prefill_hardware", pl.lit("-and-"), "decode_hardware")),
+        .otherwise(pl.concat_str("prefill_hardware", pl.lit(PAIR), "decode_hardware")),
         backend_name=pl.coalesce("backend_name", "backend"),
         backend=engine.replace(ENGINES),
         gpus_per_replica=pl.coalesce(

@@ -5,11 +5,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipelines import stages
 from pipelines.catalogues import load_hardware, load_prices
+from pipelines.flow import BuildReport
 from pipelines.lake.query import open_lake
 from pipelines.lake.reader import current_release
+from pipelines.summary import print_summary
 from schemas.errors import UserError
 from schemas.options import BuildOptions
+from schemas.prices import unpriced
 from tests.pipelines.builds import build, release_content, write_small_tables
 
 H100 = "  - {hardware: H100, usd_per_gpu_hour: 2.5, source: made up for a test, date: 2026-01-15}\n"
@@ -59,6 +63,17 @@ def test_no_catalogue_of_hardware_may_hold_a_price(tmp_path: Path) -> None:
     own.write_text("hardware:\n  - {slug: mine, usd_per_gpu_hour: 2}\n")
     with pytest.raises(UserError, match="usd_per_gpu_hour"):
         load_hardware(own)
+
+
+def test_hardware_without_a_price_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prices = load_prices(written(tmp_path / "prices.yaml", H100), load_hardware())
+    slugs = ["h100-sxm", "b200-and-h100-sxm", "b200", "a100-sxm"]
+    assert unpriced(prices, slugs) == ("a100-sxm", "b200")
+    assert unpriced((), slugs) == ()
+    tables = write_small_tables(tmp_path / "tables", rows=5)
+    inputs = stages.prepare(BuildOptions(tables=(tables,))).inputs
+    print_summary(BuildReport("ID", True, inputs, unpriced=("a100-sxm", "b200")), tmp_path)
+    assert "Without a price: a100-sxm, b200. Their cost columns are NULL.\n" in capsys.readouterr().out
 
 
 COSTS = "usd_per_gpu_hour, usd_per_task, usd_per_million_output_tokens"
