@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import polars as pl
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 
 from pipelines.lake.places import readable
 from pipelines.lake.reader import Release, current_release
@@ -19,11 +19,16 @@ from schemas.errors import UserError
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
+from schemas.prices import PricedHardware
 from schemas.scenarios import Scenario
 from schemas.suggest import did_you_mean
 from schemas.tables import TABLES
 
 EntryT = TypeVar("EntryT", bound=BaseModel)
+
+
+class _HardwareEntry(RootModel[PricedHardware | Hardware]):
+    """A GPU with its price or without one."""
 
 
 class ReleaseContents:
@@ -42,7 +47,8 @@ class ReleaseContents:
 
     @cached_property
     def hardware(self) -> HardwareCatalogue:
-        return HardwareCatalogue(self._entries("hardware", Hardware))
+        """The GPUs, each with its price where the build had one."""
+        return HardwareCatalogue(tuple(entry.root for entry in self._entries("hardware", _HardwareEntry)))
 
     @cached_property
     def models(self) -> ModelCatalogue:

@@ -7,6 +7,7 @@ from typing import Final
 
 import polars as pl
 
+from pipelines.lake.places import readable
 from schemas.errors import UserError
 from transforms.configurations import curve_number
 
@@ -14,19 +15,16 @@ _SHAPE = (
     "serving_mode", "tp", "pp", "dp", "cp", "moe_ep",
     "prefill_workers", "prefill_tp", "prefill_pp", "prefill_dp", "prefill_moe_ep", "prefill_batch",
     "decode_workers", "decode_tp", "decode_pp", "decode_dp", "decode_moe_ep", "decode_batch",
-    "gpus_per_replica", "concurrency_reported", "batch_per_rank",
+    "gpus_per_replica",
 )  # fmt: skip
-_ORIGIN = ("point_id", "source", "source_file", "source_row", "weight_dtype", "kv_dtype", "backend", "backend_version")
 #: What else stands in a row follows from these by the closed loop; the page works it out.
 AGENT_COLUMNS: Final = (
-    *_ORIGIN, *_SHAPE,
+    "point_id", "source", "source_file", "source_row", "weight_dtype", "kv_dtype", "backend", "backend_version",
+    *_SHAPE, "concurrency_reported", "batch_per_rank",
     "interpolated", "transfer_method", "expected_error_fraction", "extrapolated",
-    "serving_requests_per_s", "sessions", "cache_hit_rate",
-    "ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms", "turns_per_s_per_gpu",
+    "serving_requests_per_s", "sessions", "cache_hit_rate", "ttft_ms", "tpot_ms", "turn_latency_ms",
     "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "max_sessions",
-    "max_parked_sessions", "max_in_flight_requests",
-    "feasible", "infeasible_reason", "binding_limit", "on_frontier",
-    "usd_per_task",
+    "max_parked_sessions", "max_in_flight_requests", "infeasible_reason", "binding_limit", "usd_per_gpu_hour",
 )  # fmt: skip
 #: Columns that not every release has: the page offers what rests on them where they are there.
 OPTIONAL_COLUMNS: Final = (
@@ -34,9 +32,9 @@ OPTIONAL_COLUMNS: Final = (
     "serving_requests_per_s_all_hits", "serving_requests_per_s_all_misses",
 )  # fmt: skip
 SERVING_COLUMNS: Final = (
-    *_ORIGIN, *_SHAPE,
+    "source", "weight_dtype", "backend", *_SHAPE,
     "isl_tokens", "osl_tokens", "prefix_tokens", "isl_nominal_tokens", "osl_nominal_tokens",
-    "ttft_ms", "tpot_ms", "request_latency_ms", "output_tokens_per_s_per_gpu",
+    "request_latency_ms", "tpot_ms", "output_tokens_per_s_per_gpu",
 )  # fmt: skip
 #: Which rows of ``agent_points`` differ in concurrency only; a number within the file.
 CURVE: Final = "curve"
@@ -56,8 +54,9 @@ def read_serving_points(release: Path, hardware: str, model: str) -> pl.DataFram
 
 def _read(folder: Path) -> pl.DataFrame:
     try:
-        return pl.read_parquet(folder / "*.parquet", hive_partitioning=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
+        files = [readable(path) for path in sorted(folder.glob("*.parquet"))]
+        return pl.concat(pl.read_parquet(file, hive_partitioning=False) for file in files)
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise UserError(f"{folder} cannot be read: {error}") from error
 
 
@@ -66,7 +65,9 @@ def _chosen(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 
 
 def encode(frame: pl.DataFrame) -> bytes:
-    """Parquet for the page: whole numbers in 32 bits where they fit, as 64 bits are no numbers in JavaScript."""
+    """Parquet for the page: whole numbers in 32 bits where they fit, as 64 bits are no numbers in JavaScript, and no
+    column that is NULL throughout, as the page takes a missing column for one."""
+    frame = frame.select(column for column in frame if column.null_count() < frame.height)
     narrow = [name for name in frame.columns if frame[name].dtype == pl.Int64 and _fits(frame[name])]
     buffer = io.BytesIO()
     frame.with_columns(pl.col(narrow).cast(pl.Int32)).write_parquet(buffer, compression="zstd", statistics=False)

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any, Final
 
-from pipelines.explorer.columns import AGENT_COLUMNS
 from pipelines.lake.query import LakeQuery, open_lake
 from pipelines.lake.reader import Release
 from schemas.errors import UserError
-from schemas.fields import FIELDS
 
 #: GPUs that the page overlays where the reader has not chosen.
 _FIRST_GPUS: Final = 4
@@ -41,11 +39,6 @@ def read_index(lake_path: Path, release: Release) -> dict[str, Any]:
             "agent_points": agents,
             "serving_points": serving,
             "first": _first(lake, agents),
-            "columns": {
-                name: {"unit": FIELDS[name].unit, "description": FIELDS[name].description}
-                for name in AGENT_COLUMNS
-                if name in FIELDS
-            },
         }
 
 

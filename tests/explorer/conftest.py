@@ -1,4 +1,4 @@
-"""A small real lake for the explorer: Llama 3.1 70B on two GPUs, aggregated and disaggregated."""
+"""A small real lake for the explorer: Llama 3.1 70B on two GPUs, aggregated and disaggregated, with prices."""
 
 from pathlib import Path
 
@@ -6,6 +6,12 @@ import pytest
 
 from schemas.options import BuildOptions
 from tests.pipelines.builds import CANDIDATES, build
+
+PRICES = """
+prices:
+  - {hardware: h100-sxm, usd_per_gpu_hour: 2.5, source: made up, date: 2026-01-15}
+  - {hardware: h200-sxm, usd_per_gpu_hour: 3.25, source: made up, date: 2026-01-15}
+"""
 
 
 @pytest.fixture(scope="session")
@@ -16,5 +22,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for gpu in ("h100_sxm", "h200_sxm")
         for mode in ("agg", "disagg")
     )
-    build(BuildOptions(tables=tables, synthesize=False, out=folder), full=True)
+    prices = folder.parent / "prices.yaml"
+    prices.write_text(PRICES)
+    build(BuildOptions(tables=tables, synthesize=False, prices=prices, out=folder), full=True)
     return folder

@@ -135,6 +135,21 @@ def test_other_axes(page: Watched, points: pl.DataFrame, x: str, column: str, lo
     assert_same_points(page.drawn("frontier"), wanted, pl.col(column) * scale, pl.col("sessions_per_gpu"))
 
 
+def test_cost(page: Watched, points: pl.DataFrame) -> None:
+    """Least cost against turn latency, at the published pause and at another."""
+    page.after(lambda: page.page.select_option("[name=y]", "cost"))
+    rows = of_scenario(points)
+    swapped = rows.with_columns(turns_per_s_per_gpu=1 / pl.col("usd_per_task"))
+    best = mark_frontiers(swapped.with_columns(turns_per_s_per_cluster_gpu=pl.lit(None, pl.Float64)))
+    assert_same_points(page.drawn("frontier"), rows.filter(best["on_frontier"]), LATENCY_S, pl.col("usd_per_task"))
+    page.after(lambda: page.page.fill("#z", "10"))
+    costs = page.js(
+        """explorer.worked.points.map(({row, figures}) =>
+             [explorer.rows.hardware[row], figures.usd_per_task * figures.tasks_per_hour_per_gpu])"""
+    )
+    assert {(gpu, round(price, 9)) for gpu, price in costs} == {("h100-sxm", 2.5), ("h200-sxm", 3.25)}
+
+
 def test_the_pause_slider_does_what_the_pipeline_does(page: Watched, points: pl.DataFrame) -> None:
     page.set_slider("z-range", 60)
     z = page.js("explorer.state.z")

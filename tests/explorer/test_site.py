@@ -42,7 +42,8 @@ def test_every_partition_has_the_release_s_rows_and_values(site: Site) -> None:
         assert content is not None
         page, release = pl.read_parquet(io.BytesIO(content)), published(site, path)
         wanted = (*AGENT_COLUMNS, *OPTIONAL_COLUMNS) if path.startswith("agent_points") else SERVING_COLUMNS
-        names = [name for name in wanted if name in release.columns]
+        # a column that is NULL throughout is left out
+        names = [name for name in wanted if name in release.columns and release[name].count() > 0]
         assert page.drop(CURVE, strict=False).columns == names
         assert_frame_equal(page.select(names), release.select(names), check_dtypes=False)
         assert pl.Int64() not in page.dtypes  # 64 bits are no numbers in JavaScript
@@ -70,7 +71,7 @@ def test_turns_stand_row_by_row_beside_the_points(site: Site) -> None:
     assert (turns.filter(~points["interpolated"]).select(pl.max_horizontal(ON_HIT).max()).item()) < 0
     assert (turns.filter(~points["interpolated"]).select(pl.min_horizontal(ON_MISS).min()).item()) > 0
     # and of the published first turn, in which 70 % hit, the same is left as of the table's own
-    first = points["first_turn_latency_ms"] - points["turn_latency_ms"]
+    first = published(site, f"agent_points/{partition}")["first_turn_latency_ms"] - points["turn_latency_ms"]
     mixed = 0.7 * turns["hit_first_ms"] + 0.3 * turns["miss_first_ms"]
     assert (first - mixed).abs().max() < 0.01 * points["turn_latency_ms"].max()  # type: ignore[operator]
 
@@ -102,7 +103,6 @@ def test_the_index_counts_the_rows(site: Site) -> None:
     assert counted == {(model, scenario, gpu): count for model, scenario, gpu, count in rows}
     assert index["first"] == {"model": "llama-3-1-70b", "scenario": "code-agent", "hardware": ["h100-sxm", "h200-sxm"]}
     assert [gpu["hardware_name"] for gpu in index["hardware"]] == ["H100 SXM", "H200 SXM"]
-    assert index["columns"]["turn_latency_ms"]["unit"] == "ms"
 
 
 def test_the_columns_are_fields_of_the_tables() -> None:

@@ -138,9 +138,7 @@ export function figuresOf(rows, row, sessions, latencyS, knobs) {
     figures.tpot_ms = tpot;
     figures.decode_tokens_per_s_per_user = tpot > 0 ? 1e3 / tpot : NaN;
   }
-  // what a task costs goes with the GPU time that it takes
-  figures.usd_per_task =
-    (rows.column("usd_per_task")[row] * rows.column("turns_per_s_per_gpu")[row]) / figures.turns_per_s_per_gpu;
+  figures.usd_per_task = rows.column("usd_per_gpu_hour")[row] / figures.tasks_per_hour_per_gpu;
   return figures;
 }
 

@@ -83,7 +83,7 @@ async function update() {
   rows = fetchedRows;
   const dtypes = precisions(rows);
   if (state.dtype !== "all" && !dtypes.includes(state.dtype)) state.dtype = dtypes[0];
-  const offers = { dtypes, hasCost: rows.has("usd_per_task"), hasHits: rows.has("turn_latency_all_hits_ms") };
+  const offers = { dtypes, hasCost: rows.has("usd_per_gpu_hour"), hasHits: rows.has("turn_latency_all_hits_ms") };
   if (!offers.hasCost && state.y === "cost") state.y = DEFAULTS.y;
   if (!offers.hasHits) state.h = null;
   const scenario = scenarioOf(index, state);
