@@ -23,13 +23,10 @@ AGENT_COLUMNS: Final = (
     *_SHAPE, "concurrency_reported", "batch_per_rank",
     "interpolated", "transfer_method", "expected_error_fraction", "extrapolated",
     "serving_requests_per_s", "sessions", "cache_hit_rate", "ttft_ms", "tpot_ms", "turn_latency_ms",
-    "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "max_sessions",
-    "max_parked_sessions", "max_in_flight_requests", "infeasible_reason", "binding_limit", "usd_per_gpu_hour",
-)  # fmt: skip
-#: Columns that not every release has: the page offers what rests on them where they are there.
-OPTIONAL_COLUMNS: Final = (
     "turn_latency_all_hits_ms", "turn_latency_all_misses_ms",
     "serving_requests_per_s_all_hits", "serving_requests_per_s_all_misses",
+    "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "max_sessions",
+    "max_parked_sessions", "max_in_flight_requests", "infeasible_reason", "binding_limit", "usd_per_gpu_hour",
 )  # fmt: skip
 SERVING_COLUMNS: Final = (
     "source", "weight_dtype", "backend", *_SHAPE,
@@ -44,7 +41,7 @@ def read_agent_points(release: Path, hardware: str, model: str, scenario: str) -
     """A partition of ``agent_points``: all of its rows, the page's columns that it has, and ``curve``."""
     folder = release / "agent_points" / f"hardware={hardware}" / f"model={model}" / f"scenario={scenario}"
     keyed = _read(folder).with_columns(hardware=pl.lit(hardware), model=pl.lit(model))
-    return _chosen(keyed.with_columns(curve_number().alias(CURVE)), (*AGENT_COLUMNS, *OPTIONAL_COLUMNS, CURVE))
+    return _chosen(keyed.with_columns(curve_number().alias(CURVE)), (*AGENT_COLUMNS, CURVE))
 
 
 def read_serving_points(release: Path, hardware: str, model: str) -> pl.DataFrame:

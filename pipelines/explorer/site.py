@@ -29,7 +29,9 @@ class Site:
 
     @cached_property
     def _index(self) -> dict[str, Any]:
-        return read_index(self._lake, self.release) | {"turns_missing": self._turns.missing}
+        index = read_index(self._lake, self.release)
+        missing = {slug: self._turns.missing_of(slug) for slug in (one["scenario"] for one in index["scenarios"])}
+        return index | {"turns_missing": {slug: reason for slug, reason in missing.items() if reason is not None}}
 
     @cached_property
     def _files(self) -> dict[str, Callable[[], bytes]]:
@@ -46,12 +48,13 @@ class Site:
                 files[path] = partial(self._serving_points, gpu, model)
         for model, scenarios in self._index["agent_points"].items():
             for scenario, rows in scenarios.items():
-                if self._turns.missing is None:
+                has_turns = scenario not in self._index["turns_missing"]
+                if has_turns:
                     files[f"turns/model={model}/scenario={scenario}.json"] = partial(self._turns.work, model, scenario)
                 for gpu in rows:
                     folder = f"hardware={gpu}/model={model}/scenario={scenario}"
                     files[f"agent_points/{folder}/part-0.parquet"] = partial(self._agent_points, gpu, model, scenario)
-                    if self._turns.missing is None:
+                    if has_turns:
                         path = f"turns/{folder}/part-0.parquet"
                         files[path] = partial(self._turns_of_points, gpu, model, scenario)
         return files

@@ -23,8 +23,7 @@ class Turns:
 
     def __init__(self, contents: ReleaseContents) -> None:
         self._contents = contents
-        self._prepared = lru_cache(maxsize=1)(self._prepare)
-        self._differences = lru_cache(maxsize=1)(self._differ)
+        self._prepared = lru_cache(maxsize=32)(self._prepare)
 
     @cached_property
     def missing(self) -> str | None:
@@ -38,6 +37,12 @@ class Turns:
         except UserError as error:
             return str(error)
         return None
+
+    def missing_of(self, scenario: str) -> str | None:
+        """Why a scenario of the release has none; None if it has."""
+        if self.missing is None and self._contents.scenarios[scenario].mix is not None:
+            return "A mix has no turns of its own: they are those of its scenarios."
+        return self.missing
 
     def work(self, model: str, scenario: str) -> bytes:
         """JSON: what the prefill of each turn computes, and at which turns the rows are evaluated."""
@@ -58,7 +63,8 @@ class Turns:
 
     def differences(self, hardware: str, model: str, scenario: str, published: pl.DataFrame) -> pl.DataFrame:
         """``ON_HIT`` and ``ON_MISS`` of each published row, in their order; NULL at interpolated ones."""
-        found = self._differences(model, scenario).filter(hardware=hardware).drop("hardware")
+        asked, keyed = self._scenario(scenario), published.with_columns(hardware=pl.lit(hardware))
+        found = turn_differences(self._prepared(hardware, model), asked, keyed).drop("hardware")
         rows = published.select("point_id", "turn_latency_ms", "transfer_method").join(
             found, on="point_id", how="left", maintain_order="left"
         )
@@ -70,13 +76,10 @@ class Turns:
     def _scenario(self, slug: str) -> Scenario:
         return scenario_under(self._contents.scenarios[slug], self._contents.options)
 
-    def _prepare(self, model: str) -> PreparedPoints:
+    def _prepare(self, hardware: str, model: str) -> PreparedPoints:
         contents = self._contents
-        points = contents.read("serving_points", contents.hardware_with(model), model)
+        points = contents.read("serving_points", [hardware], model)
         return prepare_points(points, contents.models.get(model), contents.hardware)
-
-    def _differ(self, model: str, scenario: str) -> pl.DataFrame:
-        return turn_differences(self._prepared(model), self._scenario(scenario))
 
 
 def _prefills(work: TurnWork) -> dict[str, list[float]]:

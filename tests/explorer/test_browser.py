@@ -25,7 +25,7 @@ from transforms.agent_points.turns import ON_HIT, ON_MISS, turn_differences, tur
 from transforms.configurations import curve_number
 from transforms.equations.kv_memory import session_bytes_on_rank
 from transforms.equations.turns import hit_differences, miss_differences, ms_per_flop
-from transforms.equations.what_if import session_figures, sessions_that_fit
+from transforms.equations.what_if import latency_at_hit_rate, rate_at_hit_rate, session_figures, sessions_that_fit
 from transforms.frontier import mark_frontiers
 
 WALL_REASONS = ("kv_capacity", "kv_capacity_below_table", "host_memory_capacity")
@@ -150,35 +150,60 @@ def test_cost(page: Watched, points: pl.DataFrame) -> None:
     assert {(gpu, round(price, 9)) for gpu, price in costs} == {("h100-sxm", 2.5), ("h200-sxm", 3.25)}
 
 
+CHANGED = ("sessions", "activity_fraction", "turn_latency_ms", "task_time_s", "tasks_per_hour_per_gpu",
+           "output_tokens_per_s_per_gpu", "e2e_tokens_per_s_per_user", "sessions_per_gpu", "max_sessions")  # fmt: skip
+
+
+def assert_page_has(page: Watched, rows: pl.DataFrame, rate: pl.Expr, latency_s: pl.Expr, think_time_s: float) -> None:
+    """The page's figures of every row are what the pipeline's functions make of these, within 1e-9."""
+    figures = session_figures(rate, latency_s, think_time_s, 8, 128, stations(), pl.col("gpus_per_replica"))
+    figures["max_sessions"] = sessions_that_fit(
+        pl.col("max_parked_sessions"), pl.col("max_in_flight_requests"), figures["activity_fraction"]
+    )
+    wanted = rows.with_columns(**figures, key=pl.col("hardware") + pl.col("point_id")).sort("key")
+    found = page.js(
+        """explorer.worked.points.filter((point) => !point.atWall).map(({row, figures, feasible}) => ({
+             key: explorer.rows.hardware[row] + explorer.rows.value(row, 'point_id'), feasible, ...figures}))"""
+    )
+    by_key = sorted(found, key=lambda point: str(point["key"]))
+    assert [point["key"] for point in by_key] == wanted["key"].to_list()
+    for name in CHANGED:
+        np.testing.assert_allclose([point[name] for point in by_key], wanted[name], rtol=1e-9, err_msg=name)
+    stays = wanted["infeasible_reason"].is_null() | wanted["infeasible_reason"].is_in(WALL_REASONS)
+    fits = stays & (wanted["sessions"] <= wanted["max_sessions"] * (1 + 1e-9))
+    assert [point["feasible"] for point in by_key] == fits.to_list()
+
+
 def test_the_pause_slider_does_what_the_pipeline_does(page: Watched, points: pl.DataFrame) -> None:
     page.set_slider("z-range", 60)
     z = page.js("explorer.state.z")
     assert z == pytest.approx(60 * 0.6**2)
     rows = of_scenario(points).filter(~pl.col("interpolated"))
-    figures = session_figures(
-        pl.col("serving_requests_per_s"), LATENCY_S, z, 8, 128, stations(), pl.col("gpus_per_replica")
-    )
-    figures["max_sessions"] = sessions_that_fit(
-        pl.col("max_parked_sessions"), pl.col("max_in_flight_requests"), figures["activity_fraction"]
-    )
-    wanted = rows.with_columns(**figures)
-    found = page.js(
-        """explorer.worked.points.filter((point) => !point.atWall).map(({row, figures, feasible}) => ({
-             key: explorer.rows.hardware[row] + explorer.rows.value(row, 'point_id'), feasible, ...figures}))"""
-    )
-    wanted = wanted.with_columns(key=pl.col("hardware") + pl.col("point_id")).sort("key")
-    by_key = sorted(found, key=lambda point: str(point["key"]))
-    assert [point["key"] for point in by_key] == wanted["key"].to_list()
-    for name in ("sessions", "activity_fraction", "turn_latency_ms", "task_time_s", "tasks_per_hour_per_gpu",
-                 "output_tokens_per_s_per_gpu", "sessions_per_gpu", "max_sessions"):  # fmt: skip
-        np.testing.assert_allclose([point[name] for point in by_key], wanted[name], rtol=1e-9, err_msg=name)
-    stays = wanted["infeasible_reason"].is_null() | wanted["infeasible_reason"].is_in(WALL_REASONS)
-    fits = stays & (wanted["sessions"] <= wanted["max_sessions"] * (1 + 1e-9))
-    assert [point["feasible"] for point in by_key] == fits.to_list()
+    assert_page_has(page, rows, pl.col("serving_requests_per_s"), LATENCY_S, z)
     page.after(lambda: page.page.click("#reset"))
     assert_same_points(
         page.drawn("frontier"), of_scenario(points).filter("on_frontier"), LATENCY_S, pl.col("tasks_per_hour_per_gpu")
     )
+
+
+@pytest.mark.parametrize("hit_rate", [0, 0.5, 0.98, 1])
+def test_the_hit_rate_slider_does_what_the_pipeline_does(page: Watched, points: pl.DataFrame, hit_rate: float) -> None:
+    """From all misses to all hits, through the published 0.95."""
+    page.set_slider("h-range", hit_rate)
+    rows, c = of_scenario(points).filter(~pl.col("interpolated")), pl.col
+    latency = latency_at_hit_rate(
+        hit_rate, c("cache_hit_rate"), LATENCY_S, c("turn_latency_all_hits_ms") / 1e3,
+        c("turn_latency_all_misses_ms") / 1e3,
+    )  # fmt: skip
+    rate = rate_at_hit_rate(
+        hit_rate, c("cache_hit_rate"), c("serving_requests_per_s"), c("serving_requests_per_s_all_hits"),
+        c("serving_requests_per_s_all_misses"),
+    )  # fmt: skip
+    assert_page_has(page, rows, rate, latency, 0.5)
+    # decode speed does not follow from these columns: there the published rate stands
+    page.after(lambda: page.page.select_option("[name=x]", "decode"))
+    assert page.page.is_disabled("#h-range")
+    assert_page_has(page, rows, c("serving_requests_per_s"), LATENCY_S, 0.5)
 
 
 def test_the_published_pause_gives_the_published_wall(page: Watched, points: pl.DataFrame) -> None:
@@ -249,8 +274,8 @@ def test_turn_by_turn(page: Watched, lake: Path, points: pl.DataFrame) -> None:
     contents = open_contents(lake)
     asked, spec = contents.scenarios["research-agent"], contents.models.get("llama-3-1-70b")
     served = contents.read("serving_points", ["h100-sxm", "h200-sxm"], "llama-3-1-70b")
-    added = turn_differences(prepare_points(served, spec, contents.hardware), asked)
     rows = of_scenario(points, "research-agent")
+    added = turn_differences(prepare_points(served, spec, contents.hardware), asked, rows)
     frontier = rows.filter(pl.col("on_frontier") & (pl.col("serving_mode") == "agg")).sort("turn_latency_ms")
     work = turn_work(asked, spec.attention)
     for row in (frontier.filter(~pl.col("interpolated")).row(3, named=True),

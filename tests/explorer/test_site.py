@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.explorer.columns import AGENT_COLUMNS, CURVE, OPTIONAL_COLUMNS, SERVING_COLUMNS
+from pipelines.explorer.columns import AGENT_COLUMNS, CURVE, SERVING_COLUMNS
 from pipelines.explorer.site import INDEX, Site
 from pipelines.explorer.write import write_site
 from schemas.errors import UserError
@@ -41,7 +41,7 @@ def test_every_partition_has_the_release_s_rows_and_values(site: Site) -> None:
         content = site.content(path)
         assert content is not None
         page, release = pl.read_parquet(io.BytesIO(content)), published(site, path)
-        wanted = (*AGENT_COLUMNS, *OPTIONAL_COLUMNS) if path.startswith("agent_points") else SERVING_COLUMNS
+        wanted = AGENT_COLUMNS if path.startswith("agent_points") else SERVING_COLUMNS
         # a column that is NULL throughout is left out
         names = [name for name in wanted if name in release.columns and release[name].count() > 0]
         assert page.drop(CURVE, strict=False).columns == names
@@ -85,7 +85,8 @@ def test_a_release_of_an_earlier_version_has_a_page_without_turns(site: Site, la
     page = Site(old)
     assert not any(path.startswith("turns/") for path in page.paths())
     index = json.loads(page.content(INDEX) or b"")
-    assert "Run `agent-pareto build` on the lake again" in index["turns_missing"]
+    assert set(index["turns_missing"]) == {"code-agent", "research-agent", "deep-reasoning"}
+    assert "Run `agent-pareto build` on the lake again" in index["turns_missing"]["code-agent"]
 
 
 def test_the_index_counts_the_rows(site: Site) -> None:

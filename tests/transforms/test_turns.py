@@ -14,6 +14,7 @@ from transforms.agent_points.carry import carry_points
 from transforms.agent_points.prepare import prepare_points
 from transforms.agent_points.turns import ON_HIT, ON_MISS, kv_is_linear, turn_differences, turn_work
 from transforms.agent_points.workload import agent_workload
+from transforms.cache import constant_hit_rate
 from transforms.equations.turns import hit_differences, miss_differences, ms_per_flop
 
 TABLES = (
@@ -35,7 +36,7 @@ def test_every_turn_follows_from_those_evaluated(table: str, scenario: str) -> N
     asked = article_scenario(scenario)
     shared = setting(points["hardware"][0], points["model"][0], asked)
     prepared = prepare_points(points, shared.spec, shared.hardware)
-    differences = turn_differences(prepared, asked)
+    differences = turn_differences(prepared, asked, points.with_columns(cache_hit_rate=constant_hit_rate(asked)))
     (part,) = prepared.parts
     chosen = part.take(part.choose(asked).rows)
     work = turn_work(asked, shared.spec.attention, prefill_sees_output=part.aggregated)
@@ -64,7 +65,7 @@ def test_first_and_last_turn_are_the_published_ones_where_all_hit_or_all_miss() 
         shared = setting(points["hardware"][0], points["model"][0], asked)
         published = carry_points(points, shared).filter(~pl.col("interpolated"))
         found = published.select("point_id", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms").join(
-            turn_differences(prepare_points(points, shared.spec, shared.hardware), asked), on="point_id"
+            turn_differences(prepare_points(points, shared.spec, shared.hardware), asked, published), on="point_id"
         )
         assert found.height == published.height
         mean = found["turn_latency_ms"]
@@ -77,7 +78,8 @@ def test_a_miss_is_never_quicker_than_a_hit() -> None:
         points = shipped_points(table)
         asked = article_scenario("research-agent")
         shared = setting(points["hardware"][0], points["model"][0], asked)
-        found = turn_differences(prepare_points(points, shared.spec, shared.hardware), asked)
+        rates = points.with_columns(cache_hit_rate=0.7)
+        found = turn_differences(prepare_points(points, shared.spec, shared.hardware), asked, rates)
         assert (found["miss_first_ms"] >= found["hit_first_ms"]).all()
         assert (found["miss_last_ms"] > found["hit_last_ms"]).all()
         assert (found["hit_last_ms"] >= found["hit_second_ms"]).all()

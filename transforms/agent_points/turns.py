@@ -17,10 +17,11 @@ from schemas.models import AttentionGroup
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.prepare import Part, PreparedPoints
-from transforms.agent_points.rows import Array
-from transforms.agent_points.workload import Prefill, agent_workload
+from transforms.agent_points.rows import Array, as_array
+from transforms.agent_points.workload import Prefill, agent_turns
 from transforms.equations.context import turn_profile
-from transforms.equations.kv_memory import attention_flops, session_bytes_on_rank
+from transforms.equations.kv_memory import session_bytes_on_rank
+from transforms.spread.turn_flops import flops_of_turns
 
 #: What a row has at the turns evaluated: turn latency less that of the mean turn, in ms.
 ON_HIT: Final = ("hit_first_ms", "hit_second_ms", "hit_last_ms")
@@ -57,15 +58,12 @@ class TurnWork:
 
 
 def turn_work(scenario: Scenario, groups: Sequence[AttentionGroup], *, prefill_sees_output: bool = True) -> TurnWork:
-    """The prefills of the scenario's turns on one model, each on a hit and on a miss (MODEL section 2)."""
+    """The prefills of the scenario's turns on one model, each on a hit and on a miss (MODEL section 2).
+
+    A mix has no turns of its own: ask for those of its scenarios.
+    """
     turns = turn_profile(scenario, prefill_sees_output=prefill_sees_output)
-
-    def flops(new: Array) -> Array:
-        return np.asarray(attention_flops(groups, turns.context - new, new))
-
-    return TurnWork(
-        turns.context, turns.new_on_hit, turns.new_on_miss, flops(turns.new_on_hit), flops(turns.new_on_miss)
-    )
+    return TurnWork(turns.context, turns.new_on_hit, turns.new_on_miss, *flops_of_turns(scenario, groups, turns))
 
 
 def kv_is_linear(scenario: Scenario, groups: Sequence[AttentionGroup], tokens: Array, options: MappingOptions) -> bool:
@@ -82,30 +80,32 @@ def kv_is_linear(scenario: Scenario, groups: Sequence[AttentionGroup], tokens: A
     return bool(np.allclose(line, held(tokens), rtol=1e-9))
 
 
-def turn_differences(prepared: PreparedPoints, scenario: Scenario) -> pl.DataFrame:
-    """``ON_HIT`` and ``ON_MISS`` of every row that the scenario takes, keyed by ``hardware`` and ``point_id``.
+def turn_differences(prepared: PreparedPoints, scenario: Scenario, published: pl.DataFrame) -> pl.DataFrame:
+    """``ON_HIT`` and ``ON_MISS`` of the rows that the scenario takes, keyed by ``hardware`` and ``point_id``.
 
-    ``carried_latency_ms`` is the turn latency that the row is carried to: a direct row is published with its table's.
+    ``published``: agent points of these rows, with the ``cache_hit_rate`` of each. ``carried_latency_ms`` is the turn
+    latency that a row is carried to there: that of a direct row is its table's instead.
     """
+    rates = published.select("hardware", "point_id", "cache_hit_rate")
     with np.errstate(all="ignore"):  # what a row does not say is NaN here, then NULL
-        parts = [_of_part(part, prepared, scenario) for part in prepared.parts]
+        parts = [_of_part(part, prepared, scenario, rates) for part in prepared.parts]
     return pl.concat(parts)
 
 
-def _of_part(part: Part, prepared: PreparedPoints, scenario: Scenario) -> pl.DataFrame:
+def _of_part(part: Part, prepared: PreparedPoints, scenario: Scenario, rates: pl.DataFrame) -> pl.DataFrame:
     groups = prepared.spec.attention
     chosen = part.take(part.choose(scenario).rows)
-    mean = agent_workload(scenario, groups, prefill_sees_output=part.aggregated)
+    turns = agent_turns(scenario, groups, prefill_sees_output=part.aggregated)
     work = turn_work(scenario, groups, prefill_sees_output=part.aggregated)
+    keys = chosen.rows.frame.select("hardware", "point_id")
+    hit_rate = as_array(keys.join(rates, on=keys.columns, how="left", maintain_order="left")["cache_hit_rate"])
     columns = {name: np.full(len(chosen.rows), np.nan) for name in (*ON_HIT, *ON_MISS, "carried_latency_ms")}
-    places = zip(ON_HIT, work.evaluated_on_hit, ON_MISS, work.evaluated_on_miss, strict=True)
-    for on_hit, hit, on_miss, miss in places:
-        workload = replace(mean, first=work.hit(hit), last=work.miss(miss))
-        for carrier, rows in chosen.carriers:
-            figures = carrier.carry(workload)
+    places = list(zip(ON_HIT, work.evaluated_on_hit, ON_MISS, work.evaluated_on_miss, strict=True))
+    for carrier, rows in chosen.carriers:
+        mean = turns.at(hit_rate[rows])
+        for on_hit, hit, on_miss, miss in places:
+            figures = carrier.carry(replace(mean, first=work.hit(hit), last=work.miss(miss)))
             columns["carried_latency_ms"][rows] = figures["turn_latency_ms"]
             columns[on_hit][rows] = figures["first_turn_latency_ms"] - figures["turn_latency_ms"]
             columns[on_miss][rows] = figures["last_turn_latency_ms"] - figures["turn_latency_ms"]
-    return chosen.rows.frame.select("hardware", "point_id").with_columns(
-        pl.Series(name, values, nan_to_null=True) for name, values in columns.items()
-    )
+    return keys.with_columns(pl.Series(name, values, nan_to_null=True) for name, values in columns.items())

@@ -13,7 +13,7 @@ import { compressors, parquetMetadata, parquetRead } from "../vendor/hyparquet.m
  * @property {Record<string, Record<string, Record<string, number>>>} agent_points rows by model, scenario, hardware
  * @property {Record<string, Record<string, number>>} serving_points rows by model and hardware
  * @property {{ model: string, scenario: string, hardware: string[] }} first what to show first
- * @property {string | null} turns_missing why the release tells nothing of single turns; null if it does
+ * @property {Record<string, string>} turns_missing why nothing is told of a scenario's single turns
  */
 
 /** Rows of one or several partitions: a column is a Float64Array (NaN for NULL) or an array of texts or booleans. */

@@ -34,7 +34,8 @@ const views = new Map();
  * @param {import("./view.js").Worked} worked @param {import("./lake.js").Rows} rows @param {Point} point
  */
 export async function turnsOf(index, state, worked, rows, point) {
-  if (index.turns_missing) return index.turns_missing;
+  const missing = index.turns_missing[state.scenario];
+  if (missing !== undefined) return missing;
   if (worked.knobs.h !== null) return "Single turns are known at the published hit rate: put h back to see them.";
   const [work, differences] = await Promise.all([
     turnWork(state.model, state.scenario),
