@@ -19,6 +19,7 @@ from transforms import equations, numbers
 from transforms.equations import (
     closed_loop,
     context,
+    cost,
     curve,
     disaggregation,
     engine_steps,
@@ -91,6 +92,10 @@ LOW_R, HIGH_R = [0.5, 2.0, 1.0, 5.0, 4.446], [6.0, 6.0, 9.0, 7.0, 7.576]
 CASES = [
     Case(context.context_at_turn, {"turn": B, "initial_prompt_tokens": TOKENS, "new_tokens": NEW,
                                    "retained_output_tokens": OSL}),
+    Case(cost.mean_usd_per_gpu_hour, {"prefill_gpus": GPUS, "prefill_usd_per_gpu_hour": MS, "decode_gpus": N_MIX,
+                                      "decode_usd_per_gpu_hour": OTHER_MS}),
+    Case(cost.usd_per_task, {"usd_per_gpu_hour": MS, "tasks_per_s_per_gpu": SECONDS}),
+    Case(cost.usd_per_million_tokens, {"usd_per_gpu_hour": MS, "tokens_per_s_per_gpu": SECONDS}),
     Case(curve.in_flight_between, {"sessions_per_station": LOW_C, "in_flight_0": SHARE, "latency_0_s": LOW_R,
                                    "in_flight_1": HIGH_C, "latency_1_s": HIGH_R, "think_time_s": OTHER_MS}),
     Case(curve.latency_between, {"in_flight": B, "in_flight_0": LOW_C, "latency_0": LOW_R,
@@ -202,6 +207,10 @@ CASES = [
 #: Public functions that map no vector element by element, and why.
 NOT_ELEMENTWISE = {
     "context.turn_profile": "makes the arrays of a scenario's turns",
+    "turns.ms_per_flop": "of two single turns; tested in tests/transforms/test_turns.py",
+    "turns.hit_differences": "makes the arrays of a scenario's turns",
+    "turns.miss_differences": "makes the arrays of a scenario's turns",
+    "closed_loop.solve_load": "solves for arrays; tested in test_closed_loop.py",
     "closed_loop.solve_in_flight": "solves for arrays; tested in test_closed_loop.py",
     "what_if.session_figures": "gives figures by name; tested in test_curve_and_what_if.py",
     "what_if.figures_of_sessions": "gives figures by name; tested in test_curve_and_what_if.py",
