@@ -145,7 +145,7 @@ class PrefectServer:
         self._log = log
         self._heartbeats = heartbeats
         self._owner = os.getpid()
-        self._ready = child is None
+        self._ready = False
 
     @property
     def alive(self) -> bool:
@@ -153,10 +153,13 @@ class PrefectServer:
         return self._child is not None and self._child.poll() is None and self._owner == os.getpid()
 
     def wait(self, timeout: float = START_TIMEOUT_SECONDS) -> None:
-        """Block until the server answers, at most `timeout` seconds. Raises UserError if it does not start."""
+        """Block until the server answers, at most `timeout` seconds. Raises UserError if it does not."""
         if self._ready:
             return
-        assert self._child is not None
+        if self._child is None:
+            _ask(self.url)
+            self._ready = True
+            return
         assert self._child.stdout is not None
         if not select.select([self._child.stdout], [], [], timeout)[0]:
             self._fail(f"it gave no answer within {timeout:g} s")
@@ -194,6 +197,25 @@ class PrefectServer:
         raise UserError(
             f"Prefect's local server did not start: {why}.{said} Delete the folder "
             f"{os.environ.get('PREFECT_HOME')} and try again, or set PREFECT_API_URL to a server that runs."
+        )
+
+
+def _ask(url: str) -> None:
+    """Raises UserError where the user's own server does not answer; a password in its address is not repeated."""
+    from prefect.client.orchestration import get_client
+
+    problem: Exception | None
+    try:
+        with get_client(sync_client=True) as client:
+            problem = client.api_healthcheck()
+    except (OSError, RuntimeError) as error:  # of another version, too
+        problem = error
+    if problem is not None:
+        address = re.sub(r"//[^/@]*@", "//", url)
+        why = (str(problem).splitlines() or [""])[0].replace(url, address) or type(problem).__name__
+        raise UserError(
+            f"No Prefect server can be used at {address} ({why.strip(' .')}). Start it, or unset PREFECT_API_URL: then "
+            "this process has a server of its own."
         )
 
 

@@ -16,6 +16,9 @@ from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, Reading
 from transforms.superseding import rerun_columns, superseded
 
+#: A sentence with a list of columns has a tenth of that; what is longer quotes the file.
+MAX_REASON_CHARACTERS = 10_000
+
 
 @dataclass(frozen=True)
 class FileAccount:
@@ -128,7 +131,9 @@ def judged_files(
             sha256 = file.sha256
             reading = read_file(file)
         except FileRejectedError as rejected:
-            yield FileOutcome(FileAccount(found.shown, sha256, None, None, None, rejected_reason=str(rejected)), *none)
+            reason = str(rejected)
+            reason = reason if len(reason) <= MAX_REASON_CHARACTERS else f"{reason[:MAX_REASON_CHARACTERS]}..."
+            yield FileOutcome(FileAccount(found.shown, sha256, None, None, None, rejected_reason=reason), *none)
             continue
         moment = file.sidecar.measured_at if file.sidecar else None
         good, bad = judge_rows(_dated(reading.rows, moment), found.shown, reading.tool_version, hardware, models)

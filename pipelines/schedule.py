@@ -5,6 +5,7 @@ one is not held up by it, as the lock of the lake is freed with its holder.
 """
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -37,12 +38,13 @@ DEPLOYMENT = "agent-pareto"
 @flow(name="agent-pareto scheduled build")
 def scheduled_build(options: BuildOptions | None = None, run: RunOptions | None = None) -> str:
     """A build with its summary in the log; gives the id of the release that is current after it."""
+    began = time.perf_counter()
     options = options or BuildOptions()
     with workshop(options, run or RunOptions()) as shop:
         report = run_build(shop.options, shop.run)
         if report.published:
             shop.deliver(report.release)
-    print_summary(report, options.out)
+    print_summary(report, options.out, time.perf_counter() - began)
     return report.release
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pipelines.yaml_files import YamlFile, parse_yaml
+from pipelines.yaml_files import YamlFile, parse_yaml, read_limited
 from schemas.errors import UserError
 from schemas.sentences import explain, show
 from schemas.sidecar import SIDECAR_NAME, Sidecar
@@ -20,7 +20,7 @@ def sidecar_of(path: Path) -> Sidecar | None:
     beside = path.parent / SIDECAR_NAME
     if not beside.is_file():
         return None
-    sidecar = _parse_in(path.parent, beside.read_bytes())
+    sidecar = _parse_in(path.parent, read_limited(beside))
     try:
         return sidecar.for_file(path.name)
     except ValidationError as error:

@@ -16,12 +16,12 @@ from pipelines.reading import Inputs
 PROGRAM = "agent-pareto"
 
 
-def print_summary(report: BuildReport, lake: Path) -> None:
-    """Rows in and what became of them, points, the best of each hardware, model and scenario, the place."""
+def print_summary(report: BuildReport, lake: Path, seconds: float) -> None:
+    """Rows in and what became of them, points, the best of each hardware, model and scenario, the time, the place."""
     if report.inputs is None:
         print(
             f"Nothing has changed since release {report.release} of {shown(lake)}; nothing was published. "
-            "--full computes it anew."
+            f"That took {seconds:.1f} s; --full computes it anew."
         )
         return
     accounts = report.inputs.accounts
@@ -52,7 +52,7 @@ def print_summary(report: BuildReport, lake: Path) -> None:
     )
     print(
         f"Agent points computed {report.rows_computed:,} in {report.computed:,} partitions, carried over "
-        f"{report.rows_carried_over:,} in {len(report.partitions) - report.computed:,}."
+        f"{report.rows_carried_over:,} in {len(report.partitions) - report.computed:,}. The build took {seconds:.1f} s."
     )
     if report.damaged:
         print(f"Damaged files of the release before: {report.damaged:,} partitions were computed anew.")

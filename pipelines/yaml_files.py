@@ -77,8 +77,7 @@ class YamlFile:
 def read_yaml(path: Path) -> YamlFile:
     """Read one YAML file. Raises ``UserError`` with the file, the line and what is wrong."""
     try:
-        with path.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
+        raw = read_limited(path)
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file.") from None
     except IsADirectoryError:
@@ -86,6 +85,12 @@ def read_yaml(path: Path) -> YamlFile:
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         raise UserError(f"{path}: cannot be read ({error}).") from None
     return parse_yaml(raw, str(path))
+
+
+def read_limited(path: Path) -> bytes:
+    """The file's bytes, of one that is too long the beginning, which ``parse_yaml`` refuses. Raises ``OSError``."""
+    with path.open("rb") as stream:
+        return stream.read(MAX_BYTES + 1)
 
 
 def parse_yaml(raw: bytes, name: str) -> YamlFile:

@@ -165,6 +165,9 @@ def build_command(
     Exit 0 when a release was published or nothing has changed, 1 when a build failed.
     """
     options, run = options_of(dict(locals()))
+    import time
+
+    began = time.perf_counter()
     from pipelines.prefect_runtime import start_in_background
 
     server = start_in_background()
@@ -185,7 +188,7 @@ def build_command(
                 shop.deliver(report.release)
     from pipelines.summary import print_summary
 
-    print_summary(report, out)
+    print_summary(report, out, time.perf_counter() - began)
 
 
 _REPEATED = ("tables", "scenarios", "system", "model", "backend", "total_gpus", "workload")

@@ -24,13 +24,18 @@ ROW_GROUP_ROWS = 122_880
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a release. ``path`` is relative to the release."""
+    """One file of a release, its ``path`` relative to that. ``ValueError`` for one that leads out of the table."""
 
     table: str
     path: str
     rows: int
     bytes: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        check_name(self.table)
+        if not self.path.startswith(f"{self.table}/") or ".." in self.path.split("/"):
+            raise ValueError(f"{self.path!r} is no file of table {self.table}")
 
     @property
     def folder(self) -> str:

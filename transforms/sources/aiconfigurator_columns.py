@@ -4,6 +4,7 @@ from collections.abc import Set
 from typing import Final
 
 from transforms.sources.rows import FileRejectedError
+from transforms.sources.text import listed
 
 _SHARED: Final = frozenset({
     "model", "isl", "osl", "prefix", "concurrency", "request_rate", "ttft", "tpot", "request_latency",
@@ -54,7 +55,7 @@ def is_disaggregated(columns: Set[str]) -> bool:
     disagg = "(p)workers" in columns
     unknown = sorted(columns - (DISAGG_COLUMNS if disagg else AGG_COLUMNS))
     if unknown:
-        names = ", ".join(map(repr, unknown))
+        names = listed(unknown)
         raise FileRejectedError(f"the meaning of column {names} is not known in an AIConfigurator table; remove it")
     return disagg
 

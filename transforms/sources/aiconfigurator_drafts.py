@@ -12,6 +12,7 @@ from typing import Any, Final
 import polars as pl
 import yaml
 
+from schemas.sentences import show
 from transforms.rules import Rule, flag_rows
 from transforms.sources.rows import FileRejectedError
 
@@ -46,7 +47,7 @@ def drafts_beside(beside: Mapping[str, bytes]) -> Drafts | None:
     said = {**(inner if isinstance(inner, dict) else {}), **config}
     drafted = _number(said.get("nextn") or 0, "nextn")
     if not 0 <= drafted <= 1000 or drafted != int(drafted):
-        raise FileRejectedError(f"{CONFIG_NAME} beside the file has nextn: {said['nextn']!r}, not a count of tokens")
+        raise FileRejectedError(f"{CONFIG_NAME} beside the file has nextn: {drafted:g}, not a count of tokens")
     workload = {name: _number(said[name], name) for name in ("isl", "osl") if said.get(name) is not None}
     accepted = _accepted(said, int(drafted)) if drafted else 0.0
     if not 0 <= accepted <= drafted:
@@ -93,7 +94,7 @@ def _accepted(said: Mapping[str, Any], drafted: int) -> float:
         return _number(said["nextn_accepted"], "nextn_accepted")
     rates = said.get("nextn_accept_rates", DEFAULT_RATES)
     if not isinstance(rates, Sequence) or isinstance(rates, str):
-        raise FileRejectedError(f"{CONFIG_NAME} beside the file has nextn_accept_rates: {rates!r}, not a list")
+        raise FileRejectedError(f"{CONFIG_NAME} beside the file has nextn_accept_rates: {show(rates)}, not a list")
     chances = [_number(rate, "nextn_accept_rates") for rate in rates[:drafted]]
     return sum(math.prod(chances[: position + 1]) for position in range(len(chances)))
 
@@ -101,5 +102,5 @@ def _accepted(said: Mapping[str, Any], drafted: int) -> float:
 def _number(value: object, name: str) -> float:
     number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     if not math.isfinite(number):
-        raise FileRejectedError(f"{CONFIG_NAME} beside the file has {name}: {value!r}, not a number")
+        raise FileRejectedError(f"{CONFIG_NAME} beside the file has {name}: {show(value)}, not a number")
     return number

@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 
 from schemas.sidecar import Column, Sidecar
@@ -16,10 +17,11 @@ from schemas.suggest import did_you_mean
 from transforms.rules import Rule, flag_rows
 from transforms.sources.measured import RUN_SCHEMA, as_serving_rows
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
-from transforms.sources.text import header_of, read_csv
+from transforms.sources.text import MAX_COLUMNS, header_of, listed, read_csv
 
 NAME: Final = "generic"
 MAX_PARQUET_ROWS: Final = 5_000_000
+MAX_PARQUET_BYTES: Final = 512 * 2**20
 
 _PARQUET: Final = b"PAR1"
 _TAKEN: Final = ("source_row", "raw", "reason", "detail")
@@ -64,13 +66,15 @@ def _parquet(file: InputFile) -> pl.DataFrame:
     try:
         parquet = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(file.content))
         schema, rows = parquet.schema_arrow, parquet.metadata.num_rows
+        if len(schema.names) > MAX_COLUMNS:
+            raise FileRejectedError(f"the table has {len(schema.names):,} columns, more than {MAX_COLUMNS:,}")
         _check_columns(file, schema.names)
         names = [column.column for column in _mapped(file).values()]
         for name in names:
             _check_type(name, schema.field(name).type)
         if rows > MAX_PARQUET_ROWS:
             raise FileRejectedError(f"the table has {rows:,} rows, more than {MAX_PARQUET_ROWS:,}; split it")
-        columns = parquet.read(columns=names, use_threads=False)
+        columns = _unpacked(file.content, names)
         # without the metadata of its fields, which Polars would read too
         table = pl.DataFrame({name: pl.Series(name, columns[name]) for name in names})
     except (pyarrow.ArrowException, pl.exceptions.PolarsError, OSError, ValueError, MemoryError) as error:
@@ -83,6 +87,39 @@ def _parquet(file: InputFile) -> pl.DataFrame:
         reason=pl.lit(None, pl.String),
         detail=pl.lit(None, pl.String),
     )
+
+
+def _unpacked(content: bytes, names: list[str]) -> pyarrow.Table:
+    """The columns. A few bytes of Parquet may stand for any number of cells: raises ``FileRejectedError`` before they
+    are unpacked where they would be too many.
+    """
+    parquet = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=names)
+    groups = (parquet.metadata.row_group(number) for number in range(parquet.num_row_groups))
+    stored = sum(column.total_uncompressed_size for group in groups for column in _columns_of(group, names))
+    if stored > MAX_PARQUET_BYTES:
+        raise FileRejectedError(_too_large(stored))
+    table = parquet.read(columns=names, use_threads=False)  # texts as they are stored: each once, and numbers for cells
+    unpacked = sum(_bytes_unpacked(chunk) for column in table.columns for chunk in column.chunks)
+    if unpacked > MAX_PARQUET_BYTES:
+        raise FileRejectedError(_too_large(unpacked))
+    return table
+
+
+def _columns_of(group: pyarrow.parquet.RowGroupMetaData, names: list[str]) -> list[pyarrow.parquet.ColumnChunkMetaData]:
+    columns = (group.column(number) for number in range(group.num_columns))
+    return [column for column in columns if column.path_in_schema in names]
+
+
+def _bytes_unpacked(cells: pyarrow.Array) -> int:
+    """Bytes of the cells as a table holds them."""
+    if not pyarrow.types.is_dictionary(cells.type) or pyarrow.types.is_primitive(cells.type.value_type):
+        return int(cells.nbytes)
+    lengths = pyarrow.compute.binary_length(cells.dictionary).take(cells.indices)
+    return int(pyarrow.compute.sum(lengths).as_py() or 0)
+
+
+def _too_large(size: int) -> str:
+    return f"the table unpacks to {size:,} bytes, more than {MAX_PARQUET_BYTES:,}; split it"
 
 
 def _as_runs(table: pl.DataFrame, mapped: Mapping[str, Column]) -> pl.DataFrame:
@@ -109,13 +146,12 @@ def _check_columns(file: InputFile, present: list[str]) -> None:
         if name not in present:
             raise FileRejectedError(
                 f"source.yaml reads column {name!r}, which the table does not have.{did_you_mean(name, present)}"
-                f" Its columns are {', '.join(map(repr, present[:50]))}"
+                f" Its columns are {listed(present)}"
             )
     other = [name for name in present if name not in names]
     if other and not (file.sidecar and file.sidecar.ignore_other_columns):
-        listed = ", ".join(map(repr, other[:50]))
         raise FileRejectedError(
-            f"source.yaml does not say what column {listed} means: map it under `columns`, or write"
+            f"source.yaml does not say what column {listed(other)} means: map it under `columns`, or write"
             " `ignore_other_columns: true`"
         )
 

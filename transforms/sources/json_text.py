@@ -6,6 +6,7 @@ Stricter than Python's reader: a key given twice is an error, and what is no fin
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,9 @@ from transforms.sources.text import decode_text
 
 #: One document is held in memory whole, at several times its size.
 MAX_BYTES: Final = 256 * 2**20
+#: Objects and lists of a file; each takes more memory than the two letters of an empty one.
+MAX_OBJECTS: Final = 5_000_000
+MAX_RECORDS: Final = 1_000_000
 MAX_DEPTH: Final = 64
 MAX_DIGITS: Final = 400
 
@@ -81,6 +85,8 @@ def _read(content: bytes) -> JsonFile | str:
         return str(rejected)
     if not text.strip():
         return "the file is empty"
+    if text.count("{") + text.count("[") > MAX_OBJECTS:
+        return f"the JSON file holds more than {MAX_OBJECTS:,} objects and lists; leave out the single requests"
     head = len(text) - len(text.lstrip())
     end = text.find("\n", head)
     number = text.count("\n", 0, head) + 1
@@ -88,6 +94,8 @@ def _read(content: bytes) -> JsonFile | str:
     if rest.strip():
         first = _parse(text[head:end], number)
         if first.fault is None and isinstance(first.value, dict):
+            if rest.count("\n") > MAX_RECORDS:
+                return f"the file has more than {MAX_RECORDS:,} lines; split it"
             others = (_parse(line, at) for at, line in enumerate(rest.split("\n"), number) if line.strip())
             return JsonFile((first, *others), lines=True)
     whole = _parse(text, 1)
@@ -96,6 +104,8 @@ def _read(content: bytes) -> JsonFile | str:
     if isinstance(whole.value, list):
         if not whole.value:
             return "the file holds an empty list"
+        if len(whole.value) > MAX_RECORDS:
+            return f"the file holds a list of {len(whole.value):,} records, more than {MAX_RECORDS:,}; split it"
         return JsonFile(tuple(Document(1, value) for value in whole.value), lines=False)
     return JsonFile((whole,), lines=False)
 
@@ -127,9 +137,8 @@ class _RefusedError(Exception):
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _RefusedError(f"the key {twice!r} is given twice in one object")
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise _RefusedError(f"the key {twice[:100]!r} is given twice in one object")
     return found
 
 

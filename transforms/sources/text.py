@@ -2,6 +2,8 @@
 
 import csv
 import io
+from collections import Counter
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -9,6 +11,9 @@ from transforms.sources.rows import FileRejectedError
 
 _ENCODINGS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 MAX_FIELD_CHARACTERS = 100_000
+#: A table of one's own may have a column for each of many figures; none has so many.
+MAX_COLUMNS = 2_000
+MAX_LINE_CHARACTERS = 1_000_000
 #: White space to Python and none to Polars.
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 #: Columns that ``read_csv`` adds.
@@ -48,6 +53,7 @@ def read_csv(content: bytes) -> pl.DataFrame:
     ``wrong_number_of_cells``. Raises ``FileRejectedError`` for a file that is no CSV.
     """
     text = decode_text(content)
+    _check_lines(text)
     frame = _read_plain(text)
     if frame is None:
         frame = _read_quoted(text)
@@ -57,6 +63,20 @@ def read_csv(content: bytes) -> pl.DataFrame:
         raw=pl.struct(cells).struct.json_encode(),
         reason=pl.when(pl.col("detail").is_not_null()).then(pl.lit("wrong_number_of_cells")),
     )
+
+
+def _check_lines(text: str) -> None:
+    """Raises ``FileRejectedError`` for a line that is too long, before it is taken apart."""
+    half = MAX_LINE_CHARACTERS // 2
+    for start in range(0, len(text) - half, half):  # a line that is too long fills one of these
+        if text.find("\n", start, start + half) < 0:
+            begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start + half)
+            length = (len(text) if end < 0 else end) - begin
+            if length > MAX_LINE_CHARACTERS:
+                line = text.count("\n", 0, begin) + 1
+                raise FileRejectedError(
+                    f"line {line} has {length:,} characters, more than {MAX_LINE_CHARACTERS:,}; this is no table"
+                )
 
 
 def _read_plain(text: str) -> pl.DataFrame | None:
@@ -108,10 +128,19 @@ def _encoding_of(content: bytes) -> str:
     return next((name for mark, name in _ENCODINGS if content.startswith(mark)), "utf-8")
 
 
+def listed(names: Sequence[str], at_most: int = 50) -> str:
+    """The first of the names, each cut short, as they stand in a message."""
+    shown = [repr(name if len(name) <= 60 else f"{name[:57]}...") for name in names[:at_most]]
+    more = [f"and {len(names) - at_most:,} more"] if len(names) > at_most else []
+    return ", ".join(shown + more)
+
+
 def _checked_header(header: list[str]) -> list[str]:
-    twice = sorted({name for name in header if header.count(name) > 1})
+    if len(header) > MAX_COLUMNS:
+        raise FileRejectedError(f"the header has {len(header):,} columns, more than {MAX_COLUMNS:,}")
+    twice = sorted(name for name, count in Counter(header).items() if count > 1)
     if twice:
-        raise FileRejectedError(f"the header names {', '.join(map(repr, twice))} more than once")
+        raise FileRejectedError(f"the header names {listed(twice)} more than once")
     for name in _ADDED:
         if name in header:
             raise FileRejectedError(f"rename the column {name!r}: it is a name that every row is given")

@@ -15,6 +15,7 @@ from transforms.sources.json_text import Document, first_record, read_json
 from transforms.sources.measured import as_serving_rows, runs_frame
 from transforms.sources.record import Record, ratio
 from transforms.sources.rows import InputFile, Reading
+from transforms.sources.text import MAX_FIELD_CHARACTERS
 
 NAME: Final = "vllm"
 
@@ -103,4 +104,4 @@ def model_name(name: str | None) -> str | None:
 def broken_row(document: Document, number: int) -> dict[str, object]:
     """A line that is no JSON object, as a flagged row."""
     fault = document.fault or f"line {document.line} is no JSON object"
-    return {"source_row": number, "raw": document.text, "reason": "not_json", "detail": fault}
+    return {"source_row": number, "raw": document.text[:MAX_FIELD_CHARACTERS], "reason": "not_json", "detail": fault}
