@@ -40,6 +40,17 @@ def test_positive_quantities_of_rows_of_all_directions() -> None:
     assert wrong.mean() < 0.005
 
 
+@pytest.mark.parametrize("continuous", [True, False])
+def test_a_row_has_its_percentiles_whatever_rows_are_beside_it(continuous: bool) -> None:
+    """To the last bit: a partition that is computed alone is as one computed with others."""
+    random = np.random.default_rng(3)
+    nodes = Nodes(random.lognormal(0, 1, size=(256, 4)), np.full(256, 1 / 256), continuous)
+    rows = np.exp(random.uniform(0, 5, size=(300, 4)))
+    together = matrix(nodes, rows)
+    assert (np.concatenate([matrix(nodes, row[None]) for row in rows]) == together).all()
+    assert (matrix(nodes, rows[::-7]) == together[::-7]).all()
+
+
 def test_few_nodes_give_one_of_them() -> None:
     """Hits and misses: whatever the row, the percentile is a hit's or a miss's."""
     nodes = Nodes(np.array([[1.0, 10], [1, 12], [1, 900]]), np.array([0.5, 0.42, 0.08]))

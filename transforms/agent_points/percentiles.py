@@ -74,8 +74,8 @@ def _percentiles(rows: Rows, nodes: ScenarioNodes) -> dict[str, Array]:
         slope * mean for slope, mean in zip(slopes, nodes.turns.means[1:], strict=True)
     )
     shares = tuple(SHARES.values())
-    turns = _rising(percentiles(nodes.turns, [shared, *slopes], shares))
-    tasks = _rising(percentiles(nodes.tasks, [shared, *slopes, 1e3], shares))
+    turns = percentiles(nodes.turns, [shared, *slopes], shares)
+    tasks = percentiles(nodes.tasks, [shared, *slopes, 1e3], shares)
     per_token = _per_token(nodes.turns, turns[1], [shared, *slopes])
     figures = {f"turn_latency_{name}_ms": values for name, values in zip(SHARES, turns, strict=True)}
     figures |= {f"task_time_{name}_s": values / 1e3 for name, values in zip(SHARES, tasks, strict=True)}
@@ -89,13 +89,6 @@ def _per_token(turns: Nodes, latency: Array, row: Sequence[Array]) -> Array:
         return np.asarray(latency / outputs[0])
     per_token = Nodes(turns.values / outputs[:, None], turns.weights, turns.continuous)
     return percentiles(per_token, row, (SHARES["p90"],))[0]
-
-
-def _rising(found: list[Array]) -> list[Array]:
-    """Percentiles that do not fall with the share, whatever the rounding."""
-    for place in range(1, len(found)):
-        found[place] = np.maximum(found[place], found[place - 1])
-    return found
 
 
 def _with_unknown(known: Flags, found: dict[str, Array]) -> dict[str, Array]:

@@ -2,7 +2,7 @@
 
 A percentile is a smooth function of the form's direction, and its gradient there is the mean of V where the form has
 its percentile (a form's percentile grows as the form does: Euler's theorem for homogeneous functions). Rows are put
-into cells of like direction; in each cell the nodes are sorted once, at the mean of its rows, and each row moves from
+into cells of like direction; in each cell the nodes are sorted once, at its middle, and each row moves from
 there along the gradient: what is left is of second order in the size of a cell.
 """
 
@@ -16,7 +16,8 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 #: Cells a unit of a direction, whose amounts add up to 1.
-_CELLS: Final = 8
+_CELLS: Final = 16
+_STEPS: Final = 2 * _CELLS + 1
 #: Where more cells a row could be, those that are taken are found by sorting.
 _KEYS_A_ROW: Final = 8
 #: The gradient is the mean over nodes within this share about the percentile, or a quarter of what is beyond it.
@@ -42,7 +43,8 @@ class Nodes:
 def percentiles(nodes: Nodes, rows: Sequence[Array | float], shares: Sequence[float]) -> list[Array]:
     """The percentiles of ``sum_k rows[k] * V[k]``: an array of one entry a row for each share.
 
-    ``rows``: for each quantity its factor in each row, an array or one number for all rows.
+    ``rows``: for each quantity its factor in each row, an array or one number for all rows. ``shares`` rise, and so do
+    the percentiles.
     """
     means = nodes.means
     middle = np.asarray(sum(factor * mean for factor, mean in zip(rows, means, strict=True)))
@@ -57,26 +59,31 @@ def percentiles(nodes: Nodes, rows: Sequence[Array | float], shares: Sequence[fl
     scaled = Nodes(centred[:, varies] / deviations[varies], nodes.weights, nodes.continuous)
     at, gradients = _at_centres(scaled, centres, shares)
     offsets = at - np.einsum("cd,csd->cs", centres, gradients)
-    return [
+    found = [
         middle
         + total * offsets[cell, place]
         + sum(amount * gradients[cell, place, k] for k, amount in enumerate(amounts))
         for place in range(len(shares))
     ]
+    for place in range(1, len(found)):  # two that are near may have changed places
+        found[place] = np.maximum(found[place], found[place - 1])
+    return found
 
 
 def _cells(directions: Sequence[Array]) -> tuple[npt.NDArray[np.int64], Array]:
-    """The cell of each row, and the mean direction of the rows of each cell."""
+    """The cell of each row, and the middle of each cell: where a row is read does not depend on the other rows."""
     keys = np.zeros(len(directions[0]), dtype=np.int64)
     for column in directions:
-        keys = keys * (2 * _CELLS + 1) + np.rint(column * _CELLS).astype(np.int64) + _CELLS
+        keys = keys * _STEPS + np.rint(column * _CELLS).astype(np.int64) + _CELLS
     if keys.max() < _KEYS_A_ROW * len(keys):
         taken = np.bincount(keys) > 0
-        cell = (np.cumsum(taken) - 1)[keys]
+        cell, keys = (np.cumsum(taken) - 1)[keys], np.flatnonzero(taken)
     else:
-        cell = np.unique(keys, return_inverse=True)[1]
-    count = np.bincount(cell)
-    centres = np.stack([np.bincount(cell, weights=column) / count for column in directions], axis=1)
+        keys, cell = np.unique(keys, return_inverse=True)
+    centres = np.empty((len(keys), len(directions)))
+    for place in reversed(range(len(directions))):
+        keys, step = np.divmod(keys, _STEPS)
+        centres[:, place] = (step - _CELLS) / _CELLS
     return cell, centres
 
 
