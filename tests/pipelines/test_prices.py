@@ -72,7 +72,7 @@ def test_hardware_without_a_price_is_said(tmp_path: Path, capsys: pytest.Capture
     assert unpriced((), slugs) == ()
     tables = write_small_tables(tmp_path / "tables", rows=5)
     inputs = stages.prepare(BuildOptions(tables=(tables,))).inputs
-    print_summary(BuildReport("ID", True, inputs, unpriced=("a100-sxm", "b200")), tmp_path)
+    print_summary(BuildReport("ID", True, inputs, unpriced=("a100-sxm", "b200")), tmp_path, 1.0)
     assert "Without a price: a100-sxm, b200. Their cost columns are NULL.\n" in capsys.readouterr().out
 
 
