@@ -11,7 +11,6 @@ which is called before publishing, stops it.
 """
 
 import fcntl
-import getpass
 import json
 import os
 import socket
@@ -25,7 +24,7 @@ from typing import Any
 
 from pipelines.lake.durable import explained
 from pipelines.lake.layout import Lake
-from pipelines.lake.locks import boot_id, publish_lock
+from pipelines.lake.locks import boot_id, publish_lock, user_name
 from schemas.errors import UserError
 
 EXPIRES_S = 120.0
@@ -57,7 +56,7 @@ class BuilderLock:
     def renew(self) -> None:
         """Write a sign of life."""
         owner = {
-            "user": _user(),
+            "user": user_name(),
             "host": socket.gethostname(),
             "boot_id": boot_id(),
             "pid": os.getpid(),
@@ -204,10 +203,3 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 def _is_of_this_machine(owner: dict[str, Any]) -> bool:
     return bool(owner["host"] == socket.gethostname() or owner["boot_id"] == boot_id() is not None)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

@@ -81,7 +81,7 @@ def build_command(
     models: Annotated[
         Path | None, typer.Option("--models", help="Your own model catalogue, beside the shipped one.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the lake.")] = Path("lake"),
+    out: Annotated[Path, typer.Option("--out", help="The lake: a folder, or s3://bucket/prefix.")] = Path("lake"),
     kv_context: Annotated[
         Literal["mean", "p95", "peak"],
         typer.Option("--kv-context", help="Context at which a session's KV counts."),

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from pipelines.commands.shared_options import DEFAULT_LAKE, LakeOption
+
 
 def explorer_command(
-    lake: Annotated[Path, typer.Option("--lake", help="The lake's folder.")] = Path("lake"),
+    lake: LakeOption = DEFAULT_LAKE,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Write the page and its data into this folder, for any static web server."),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipelines.commands.shared_options import DEFAULT_LAKE, LakeOption
+
 if TYPE_CHECKING:
     from pipelines.figures import Kind
 
@@ -44,7 +46,7 @@ def frontier_command(
     hardware: Annotated[list[str], typer.Option("--hardware", help="GPU: slug or alias; may be repeated.")],
     model: Annotated[str, typer.Option("--model", help="Model: slug or alias.")],
     scenario: Annotated[str, typer.Option("--scenario", help="Scenario: slug.")],
-    lake: Annotated[Path, typer.Option("--lake", help="The lake's folder.")] = Path("lake"),
+    lake: LakeOption = DEFAULT_LAKE,
     png: Annotated[Path | None, typer.Option("--png", help="Write the figure as a picture of pixels.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Write the figure as a picture of lines.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write the figure as a page; works offline.")] = None,

@@ -1,10 +1,19 @@
 """`agent-pareto plan`: the fewest GPUs that serve a number of agents within limits."""
 
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from pipelines.commands.shared_options import (
+    DEFAULT_LAKE,
+    HardwareOption,
+    LakeOption,
+    ModelOption,
+    RecordsFormatOption,
+    ScenarioOption,
+    WeightsOption,
+)
 
 if TYPE_CHECKING:
     from transforms.planning.limits import Limits, Loop
@@ -26,12 +35,9 @@ _CAPTION = (
 
 def plan_command(
     sessions: Annotated[int, typer.Option("--sessions", min=1, max=10**9, help="Concurrent agents to serve.")],
-    model: Annotated[str, typer.Option("--model", help="Model: slug or alias.")],
-    scenario: Annotated[str, typer.Option("--scenario", help="Scenario of the lake: slug.")],
-    hardware: Annotated[
-        list[str] | None,
-        typer.Option("--hardware", help="GPU: slug or alias; may be repeated. Default: all that have the model."),
-    ] = None,
+    model: ModelOption,
+    scenario: ScenarioOption,
+    hardware: HardwareOption = None,
     max_turn_latency: Annotated[
         float | None, typer.Option("--max-turn-latency", metavar="S", help="Longest mean latency of a turn, seconds.")
     ] = None,
@@ -44,14 +50,9 @@ def plan_command(
             "--min-tokens-per-s-per-user", metavar="X", help="Least output tokens of a turn over its latency."
         ),
     ] = None,
-    weight_dtype: Annotated[
-        str | None,
-        typer.Option("--weight-dtype", help="Weights in this precision alone, bf16 say. Default: whichever is best."),
-    ] = None,
-    lake: Annotated[Path, typer.Option("--lake", help="The lake's folder.")] = Path("lake"),
-    output_format: Annotated[
-        Literal["table", "json", "csv"], typer.Option("--format", help="json and csv give every figure and digit.")
-    ] = "table",
+    weight_dtype: WeightsOption = None,
+    lake: LakeOption = DEFAULT_LAKE,
+    output_format: RecordsFormatOption = "table",
 ) -> None:
     """Find the fewest GPUs of each hardware that serve so many agents, and what stops fewer.
 

@@ -2,21 +2,21 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
+from pipelines.commands.shared_options import DEFAULT_LAKE, LakeOption
+
 if TYPE_CHECKING:
     from pipelines.lake.query import LakeQuery
 
-DEFAULT_LAKE = Path("lake")
 DEFAULT_MAX_ROWS = 40
 
 
 def query_command(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="One SELECT, or DESCRIBE, SHOW TABLES, SUMMARIZE.")],
-    lake: Annotated[Path, typer.Option("--lake", help="The lake's folder.")] = DEFAULT_LAKE,
+    lake: LakeOption = DEFAULT_LAKE,
     output_format: Annotated[
         Literal["table", "csv", "json"],
         typer.Option("--format", help="csv and json give every row, and every digit."),

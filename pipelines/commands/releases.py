@@ -1,15 +1,13 @@
 """`agent-pareto releases`: list, compare, roll back, prune and relink the releases of a lake."""
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-DEFAULT_LAKE = Path("lake")
-GRACE_MINUTES = 60.0
+from pipelines.commands.shared_options import DEFAULT_LAKE, LakeOption
 
-LakeOption = Annotated[Path, typer.Option("--lake", help="The lake's folder.")]
+GRACE_MINUTES = 60.0
 
 releases_app = typer.Typer(help="The releases of a lake.", no_args_is_help=True)
 

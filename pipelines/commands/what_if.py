@@ -1,10 +1,19 @@
 """`agent-pareto what-if`: a published lake at a changed scenario, in seconds."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from pipelines.commands.shared_options import (
+    DEFAULT_LAKE,
+    HardwareOption,
+    LakeOption,
+    ModelOption,
+    RecordsFormatOption,
+    ScenarioOption,
+    WeightsOption,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,12 +32,9 @@ _COLUMNS = ("hardware", "point", "figure", "before", "after", "change_percent")
 
 
 def what_if_command(
-    model: Annotated[str, typer.Option("--model", help="Model: slug or alias.")],
-    scenario: Annotated[str, typer.Option("--scenario", help="Scenario of the lake: slug.")],
-    hardware: Annotated[
-        list[str] | None,
-        typer.Option("--hardware", help="GPU: slug or alias; may be repeated. Default: all that have the model."),
-    ] = None,
+    model: ModelOption,
+    scenario: ScenarioOption,
+    hardware: HardwareOption = None,
     think_time_s: Annotated[
         float | None, typer.Option("--think-time-s", metavar="Z", help="Mean pause after each turn, seconds.")
     ] = None,
@@ -49,14 +55,9 @@ def what_if_command(
         int | None, typer.Option("--sessions", metavar="C", help="Sessions of the operating point.")
     ] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", metavar="G", help="GPUs that serve those sessions.")] = None,
-    weight_dtype: Annotated[
-        str | None,
-        typer.Option("--weight-dtype", help="Weights in this precision alone, bf16 say. Default: whichever is best."),
-    ] = None,
-    lake: Annotated[Path, typer.Option("--lake", help="The lake's folder.")] = Path("lake"),
-    output_format: Annotated[
-        Literal["table", "json", "csv"], typer.Option("--format", help="json and csv give every figure and digit.")
-    ] = "table",
+    weight_dtype: WeightsOption = None,
+    lake: LakeOption = DEFAULT_LAKE,
+    output_format: RecordsFormatOption = "table",
 ) -> None:
     """Change a scenario and see what becomes of the best points of a published lake; nothing is written.
 

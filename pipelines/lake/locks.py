@@ -8,6 +8,7 @@ Two locks, both ``flock`` on a file, so that the kernel frees them when their pr
 """
 
 import fcntl
+import getpass
 import json
 import os
 import socket
@@ -109,3 +110,11 @@ def boot_id() -> str | None:
 def _last_change(folder: Path) -> float:
     paths = (Path(base, name) for base, _, names in os.walk(folder) for name in [".", *names])
     return max((os.lstat(path).st_mtime for path in paths), default=0.0)
+
+
+def user_name() -> str:
+    """Who runs this process, for others to read; the number where the user has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,6 +1,5 @@
 """One build of a lake on an object store at a time: an object that only one can create, and that expires."""
 
-import getpass
 import json
 import os
 import socket
@@ -12,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pipelines.lake.locks import user_name
 from pipelines.lake.places import file_system, key_of
 from schemas.errors import UserError
 
@@ -61,7 +61,7 @@ def hold_remote(root: Path, wait_s: float, on_wait: Callable[[str], None]) -> It
     """
     store, key = file_system(root), key_of(root / LOCK_OBJECT)
     owner = {
-        "token": uuid.uuid4().hex, "user": _user(), "host": socket.gethostname(), "pid": os.getpid(),
+        "token": uuid.uuid4().hex, "user": user_name(), "host": socket.gethostname(), "pid": os.getpid(),
         "alive_at": time.time(),
     }  # fmt: skip
     deadline = time.monotonic() + wait_s
@@ -108,10 +108,3 @@ def _owner(store: Any, key: str) -> dict[str, Any]:
 
 def _text(owner: dict[str, Any]) -> bytes:
     return json.dumps(owner).encode()
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
