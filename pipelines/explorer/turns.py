@@ -62,7 +62,7 @@ class Turns:
         return json.dumps(content, allow_nan=False).encode()
 
     def differences(self, hardware: str, model: str, scenario: str, published: pl.DataFrame) -> pl.DataFrame:
-        """``ON_HIT`` and ``ON_MISS`` of each published row, in their order; NULL at interpolated ones."""
+        """``ON_HIT`` and ``ON_MISS`` of each published row, in their order; NULL at interpolated ones and of mixes."""
         asked, keyed = self._scenario(scenario), published.with_columns(hardware=pl.lit(hardware))
         found = turn_differences(self._prepared(hardware, model), asked, keyed).drop("hardware")
         rows = published.select("point_id", "turn_latency_ms", "transfer_method").join(
@@ -70,7 +70,8 @@ class Turns:
         )
         c = pl.col
         as_published = (c("carried_latency_ms") / c("turn_latency_ms") - 1).abs() <= TOLERANCE
-        shown = as_published | (c("transfer_method") == "direct")
+        # a turn of a mix is of one of several scenarios
+        shown = (as_published | (c("transfer_method") == "direct")) & (asked.mix is None)
         return rows.select(pl.when(shown).then(name).alias(name) for name in (*ON_HIT, *ON_MISS))
 
     def _scenario(self, slug: str) -> Scenario:

@@ -19,6 +19,7 @@ _DOUBLINGS: Final = 11
 _TAIL: Final = 1e-6
 
 
+@lru_cache(maxsize=16)
 def lattice(points: int, dimensions: int) -> Array:
     """Evenly spread points of the unit cube, ``(points, dimensions)``, one in each slice of each dimension.
 
@@ -30,7 +31,9 @@ def lattice(points: int, dimensions: int) -> Array:
         root = (1.0 + root) ** (1.0 / (dimensions + 1))
     steps = root ** -np.arange(1.0, dimensions + 1)
     spread = (0.5 + np.arange(1.0, points + 1)[:, None] * steps) % 1.0
-    return np.asarray((np.argsort(np.argsort(spread, axis=0), axis=0) + 0.5) / points)
+    found = np.asarray((np.argsort(np.argsort(spread, axis=0), axis=0) + 0.5) / points)
+    found.setflags(write=False)
+    return found
 
 
 def normal_scores(shares: Array) -> Array:

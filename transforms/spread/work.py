@@ -13,28 +13,27 @@ from typing import Final
 
 import numpy as np
 
-from schemas.distribution_nodes import scaled_nodes, whole_nodes
-from schemas.distributions import Distribution, Distributions
+from schemas.distribution_nodes import whole_nodes
 from schemas.mixes import MixPart, task_shares, turn_shares
 from schemas.models import AttentionGroup
 from schemas.scenarios import Scenario
 from transforms.cache.choice import constant_hit_rate
 from transforms.equations.context import Array, turn_profile
 from transforms.equations.kv_memory import attention_flops
-from transforms.spread.draws import binomial_quantiles, compressed, lattice, normal_scores, quantiles, sum_quantiles
+from transforms.spread.draws import binomial_quantiles, compressed, lattice, normal_scores
 from transforms.spread.forms import Nodes
+from transforms.spread.task_draws import POINTS, TaskDraws, quantity, task_draws
 
 #: Columns of the nodes of turns, and of tasks.
 TURN = ("one", "new_tokens", "attention_flops", "later_tokens")
 TASK = ("turns", "new_tokens", "attention_flops", "later_tokens", "pause_s")
-#: Nodes of turns and of tasks where a quantity varies by a distribution: percentiles within 2 % of a simulation's.
+#: Nodes of turns where a quantity varies by a distribution.
 _TURN_POINTS: Final = 2048
-_TASK_POINTS: Final = 4096
 #: Misses of a task that are told apart; scores for where several of them lie.
 _MISSES_TOLD: Final = 64
 _SCORES: Final = normal_scores((np.arange(25) + 0.5) / 25)
 #: Places in a task at which the extra work of a miss is evaluated.
-_PLACES: Final = 33
+_PLACES: Final = 17
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,6 @@ class _Work:
         self._profile = turn_profile(scenario, prefill_sees_output=sees_output)
         self._retained = 0.0 if sees_output else scenario.output_retention_fraction * scenario.output_tokens_per_turn
         self._growth = scenario.context_growth_tokens * (scenario.turns - 1)
-        self._forms = scenario.distributions or Distributions()
         own = scenario.initial_prompt_tokens - scenario.shared_prefix_tokens
         self._first_is_all_new = abs(scenario.first_turn_new_tokens - own) <= 1e-9 * own
 
@@ -135,7 +133,9 @@ class _Work:
         return Nodes(np.concatenate(columns), np.concatenate(weights), continuous=True)
 
     def _turns_of_kind(self, points: int, *, only_first: bool, is_hit: bool) -> Array:
-        place, prompt, fresh, output = lattice(points, 4).T
+        place, *shares, output = lattice(points, 4).T
+        names = ("initial_prompt_tokens", "new_tokens_per_turn")
+        prompt, fresh = (quantity(self._scenario, name, share) for name, share in zip(names, shares, strict=True))
         first_share = 1 / self._scenario.turns
         if is_hit:
             is_first, along = np.full(points, only_first), np.zeros(points) if only_first else place
@@ -144,72 +144,51 @@ class _Work:
             along = np.where(is_first, 0.0, (place - first_share) / max(1 - first_share, 1e-12))
         context, on_hit = self._turn(along, is_first, prompt, fresh)
         new = on_hit if is_hit else context - self._scenario.shared_prefix_tokens
-        return np.stack([np.ones(points), new, self._flops(context, new), self._outputs(output) - 1], axis=1)
+        later = np.maximum(quantity(self._scenario, "output_tokens_per_turn", output), 1.0) - 1
+        return np.stack([np.ones(points), new, self._flops(context, new), later], axis=1)
 
     def lattice_tasks(self) -> Nodes:
-        """Tasks at the points of a lattice: turns, first prompt, misses and where they lie, sums of what varies."""
-        scenario, forms = self._scenario, self._forms
-        of_turns, prompt, of_misses, where, fresh, output, pause = lattice(_TASK_POINTS, 7).T
-        whole = whole_nodes(*scaled_nodes(forms.turns, scenario.turns))
-        counts = quantiles(*whole, of_turns, steps=True)
-        misses = binomial_quantiles(counts, 1 - self._hit, of_misses)
-        hits_new = sum_quantiles(forms.new_tokens_per_turn, scenario.new_tokens_per_turn, counts - 1, fresh)
-        hits_new = hits_new + (counts - 1) * self._retained
-        first = self._turn(
-            np.zeros(_TASK_POINTS), np.ones(_TASK_POINTS, dtype=bool), prompt, np.full(_TASK_POINTS, 0.5)
-        )
-        first_hit = np.stack([first[1], self._flops(*first)], axis=1)
-        sums = first_hit + np.outer(hits_new, [1.0, self._flops_of_hit_token()])
-        mean, deviation, one = self._extras(counts, prompt, where)
-        several = misses[:, None] * mean
-        spread = np.sqrt(misses * np.maximum(counts - misses, 0.0) / np.maximum(counts - 1, 1.0))
-        several = several + (spread * normal_scores(where))[:, None] * deviation
-        sums = sums + np.where((misses == 1)[:, None], one, several)
-        columns = np.stack(
-            [
-                counts,
-                *np.maximum(sums, 0.0).T,
-                sum_quantiles(
-                    forms.output_tokens_per_turn, scenario.output_tokens_per_turn, counts, output
-                ) - counts,
-                sum_quantiles(_pause_form(scenario), scenario.think_time_s, counts, pause),
-            ],
-            axis=1,
-        )  # fmt: skip
-        weights = np.full(_TASK_POINTS, 1 / _TASK_POINTS)
+        """Tasks at the points of a lattice: what they draw, and what their hits and misses prefill."""
+        draws = task_draws(self._scenario)
+        misses = binomial_quantiles(draws.turns, 1 - self._hit, draws.of_misses)
+        context, new = self._turn(np.zeros(POINTS), np.ones(POINTS, dtype=bool), draws.first_prompt, np.zeros(POINTS))
+        of_hits = draws.new_tokens + (draws.turns - 1) * self._retained
+        sums = np.stack([new, self._flops(context, new)], axis=1)
+        sums = sums + np.outer(of_hits, [1.0, self._flops_of_hit_token()])
+        mean, deviation, one = self._extras(draws)
+        spread = np.sqrt(misses * np.maximum(draws.turns - misses, 0.0) / np.maximum(draws.turns - 1, 1.0))
+        several = misses[:, None] * mean + (spread * draws.where_scores)[:, None] * deviation
+        sums = np.maximum(sums + np.where((misses == 1)[:, None], one, several), 0.0)
+        columns = np.column_stack([draws.turns, sums, draws.output_tokens - draws.turns, draws.pause_s])
+        weights = np.full(POINTS, 1 / POINTS)
         means = self._means(self.lattice_turns())
         return Nodes(self._with_means(columns, weights, means), weights, continuous=True)
 
     def _turn(self, along: Array, is_first: Array, prompt: Array, fresh: Array) -> tuple[Array, Array]:
-        """Context and new tokens on a hit of turns at places 0..1 of tasks, by the shares of prompt and new tokens."""
+        """Context and new tokens on a hit of turns at places 0..1 of tasks with these first prompts."""
         scenario, shared = self._scenario, self._scenario.shared_prefix_tokens
-        prompts = self._quantity("initial_prompt_tokens", prompt)
-        prompts = np.maximum(prompts, shared + 1)
-        context = prompts + along * self._growth
-        n1 = prompts - shared if self._first_is_all_new else scenario.first_turn_new_tokens
-        new = np.where(is_first, n1, self._quantity("new_tokens_per_turn", fresh) + self._retained)
+        context = prompt + along * self._growth
+        n1 = prompt - shared if self._first_is_all_new else scenario.first_turn_new_tokens
+        new = np.where(is_first, n1, fresh + self._retained)
         return context, np.minimum(new, context - shared)
 
-    def _extras(self, counts: Array, prompt: Array, where: Array) -> tuple[Array, Array, Array]:
+    def _extras(self, draws: TaskDraws) -> tuple[Array, Array, Array]:
         """What a miss adds to new tokens and FLOPs: mean and deviation over a task's turns, and at one of them.
 
-        ``(K, 2)`` each; new tokens at their median, as they matter little beside a whole context.
+        ``(K, 2)`` each; new tokens at their mean, as they matter little beside a whole context.
         """
-        median = np.full(len(prompt), 0.5)
-        at_places = []
-        for along in np.linspace(0.0, 1.0, _PLACES):
-            here = np.full(len(prompt), along)
-            is_first = np.full(len(prompt), along == 0.0)
-            context, new = self._turn(here, is_first, prompt, median)
-            at_places.append(self._hit_and_extra(context, new, context - self._scenario.shared_prefix_tokens)[1])
-        first, later = at_places[0], np.stack(at_places[1:])
-        share = (1 / counts)[:, None]
+        fresh = np.full(POINTS, self._scenario.new_tokens_per_turn)
+
+        def at(along: Array) -> Array:
+            context, new = self._turn(along, along == 0, draws.first_prompt, fresh)
+            return self._hit_and_extra(context, new, context - self._scenario.shared_prefix_tokens)[1]
+
+        first, *rest = (at(np.full(POINTS, along)) for along in np.linspace(0.0, 1.0, _PLACES))
+        later, share = np.stack(rest), (1 / draws.turns)[:, None]
         mean = share * first + (1 - share) * later.mean(axis=0)
         square = share * first**2 + (1 - share) * (later**2).mean(axis=0)
-        place = np.ceil(where * counts - 1).clip(0) / np.maximum(counts - 1, 1)
-        context, new = self._turn(place, place == 0, prompt, median)
-        one = self._hit_and_extra(context, new, context - self._scenario.shared_prefix_tokens)[1]
-        return mean, np.sqrt(np.maximum(square - mean**2, 0.0)), one
+        place = np.ceil(draws.where * draws.turns - 1).clip(0) / np.maximum(draws.turns - 1, 1)
+        return mean, np.sqrt(np.maximum(square - mean**2, 0.0)), at(place)
 
     def _hit_and_extra(self, context: Array, on_hit: Array, on_miss: Array) -> tuple[Array, Array]:
         """New tokens and FLOPs of hits, and what misses have beyond them; ``(n, 2)`` each."""
@@ -240,21 +219,8 @@ class _Work:
         own = weights @ values / weights.sum()
         return np.asarray(values * np.where(own != 0, means / np.where(own != 0, own, 1.0), 1.0))
 
-    def _quantity(self, name: str, shares: Array) -> Array:
-        """Quantiles of a field, of its number where it does not vary."""
-        form: Distribution | None = getattr(self._forms, name)
-        values, weights = scaled_nodes(form, getattr(self._scenario, name))
-        return quantiles(values, weights, shares, steps=form is None or form.values is not None)
-
-    def _outputs(self, shares: Array) -> Array:
-        return np.maximum(self._quantity("output_tokens_per_turn", shares), 1.0)
-
     def _flops(self, context: Array, new: Array) -> Array:
         return np.asarray(attention_flops(self._groups, context - new, new) + np.zeros_like(new))
-
-
-def _pause_form(scenario: Scenario) -> Distribution | None:
-    return None if scenario.distributions is None else scenario.distributions.think_time_s
 
 
 def _misses(count: float, chance: float, extra: Array) -> list[tuple[Array, Array]]:
