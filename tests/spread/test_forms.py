@@ -26,7 +26,7 @@ def exact(nodes: Nodes, rows: np.ndarray) -> np.ndarray:
 
 
 def matrix(nodes: Nodes, rows: np.ndarray) -> np.ndarray:
-    return np.stack(percentiles(nodes, list(rows.T), SHARES), axis=1)
+    return percentiles(nodes, rows, SHARES)
 
 
 def test_positive_quantities_of_rows_of_all_directions() -> None:

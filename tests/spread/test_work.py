@@ -40,7 +40,7 @@ def varying(**changed: object) -> Scenario:
 
 
 def matrix(nodes: Nodes, rows: np.ndarray) -> np.ndarray:
-    return np.stack(percentiles(nodes, list(rows.T), SHARES), axis=1)
+    return percentiles(nodes, rows, SHARES)
 
 
 def errors(scenario: Scenario, tasks: int) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +78,8 @@ def test_one_distribution_alone(name: str) -> None:
     assert forms is not None
     alone = type(forms)(**{name: getattr(forms, name)})
     _, of_tasks = errors(plain.model_copy(update={"distributions": alone}), 40_000)
-    assert np.abs(of_tasks).max() < 0.02
+    assert np.abs(of_tasks[:, :2]).max() < 0.02
+    assert np.abs(of_tasks[:, 2]).max() < 0.03
 
 
 def test_means_are_those_of_the_scenario() -> None:

@@ -4,7 +4,7 @@ A turn's own prefill is linear in its new tokens and their attention; what it sh
 others' prefills, TPOT) is the row's mean. The mean over a scenario's turns is the row's own turn latency.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from transforms.agent_points.workload import Prefill
 from transforms.equations.context import TurnProfile, turn_profile
 from transforms.equations.kv_memory import attention_flops
 from transforms.numbers import Number
-from transforms.spread.forms import Nodes, percentiles
-from transforms.spread.work import ScenarioNodes, scenario_nodes
+from transforms.spread.forms import percentiles
+from transforms.spread.work import TASK, TURN, ScenarioNodes, scenario_nodes
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 #: Hit rates of rows are told apart to this many steps.
@@ -69,26 +69,21 @@ def _percentiles(rows: Rows, nodes: ScenarioNodes) -> dict[str, Array]:
     known = np.isfinite(sum(rows[name] for name in (*PREFILL_SLOPES, "tpot_ms", "turn_latency_ms")))
     if not known.all():
         return _with_unknown(known, _percentiles(rows.take(known), nodes))
-    slopes = [rows[name] for name in (*PREFILL_SLOPES, "tpot_ms")]
-    shared = rows["turn_latency_ms"] - sum(
-        slope * mean for slope, mean in zip(slopes, nodes.turns.means[1:], strict=True)
-    )
+    forms = np.empty((len(rows), len(TASK)))
+    for place, name in enumerate((*PREFILL_SLOPES, "tpot_ms"), start=1):
+        forms[:, place] = rows[name]
+    # what all turns share is what is left of the row's mean
+    forms[:, 0] = rows["turn_latency_ms"]
+    for place in range(1, len(TURN)):
+        forms[:, 0] -= forms[:, place] * nodes.turns.means[place]
+    forms[:, -1] = 1e3
     shares = tuple(SHARES.values())
-    turns = percentiles(nodes.turns, [shared, *slopes], shares)
-    tasks = percentiles(nodes.tasks, [shared, *slopes, 1e3], shares)
-    per_token = _per_token(nodes.turns, turns[1], [shared, *slopes])
-    figures = {f"turn_latency_{name}_ms": values for name, values in zip(SHARES, turns, strict=True)}
-    figures |= {f"task_time_{name}_s": values / 1e3 for name, values in zip(SHARES, tasks, strict=True)}
+    turns = percentiles(nodes.turns, forms[:, :-1], shares)
+    tasks = percentiles(nodes.tasks, forms, shares) / 1e3
+    per_token = percentiles(nodes.per_token, forms[:, :-1], (SHARES["p90"],))[:, 0]
+    figures = {f"turn_latency_{name}_ms": turns[:, place] for place, name in enumerate(SHARES)}
+    figures |= {f"task_time_{name}_s": tasks[:, place] for place, name in enumerate(SHARES)}
     return figures | {"e2e_tokens_per_s_per_user_p90": 1e3 / per_token}
-
-
-def _per_token(turns: Nodes, latency: Array, row: Sequence[Array]) -> Array:
-    """90th percentile of a turn's latency over its output tokens; ``latency``: that of the latency itself."""
-    outputs = turns.values[:, -1] + 1.0
-    if (outputs == outputs[0]).all():
-        return np.asarray(latency / outputs[0])
-    per_token = Nodes(turns.values / outputs[:, None], turns.weights, turns.continuous)
-    return percentiles(per_token, row, (SHARES["p90"],))[0]
 
 
 def _with_unknown(known: Flags, found: dict[str, Array]) -> dict[str, Array]:

@@ -8,7 +8,7 @@ number of turns: a task that is longer is one that compacts.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -42,6 +42,12 @@ class ScenarioNodes:
 
     turns: Nodes
     tasks: Nodes
+
+    @cached_property
+    def per_token(self) -> Nodes:
+        """The turns over their output tokens."""
+        outputs = self.turns.values[:, TURN.index("later_tokens"), None] + 1.0
+        return Nodes(self.turns.values / outputs, self.turns.weights, self.turns.continuous)
 
 
 @lru_cache(maxsize=256)
