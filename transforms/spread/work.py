@@ -50,7 +50,7 @@ class ScenarioNodes:
         return Nodes(self.turns.values / outputs, self.turns.weights, self.turns.continuous)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def scenario_nodes(
     scenario: Scenario,
     groups: tuple[AttentionGroup, ...],
