@@ -25,6 +25,16 @@ def _lengths(text: str) -> str:
 Workload = Annotated[str, AfterValidator(_lengths)]
 
 
+def without_credentials(place: Path) -> Path:
+    """The place of a lake. ``ValueError`` for a URL with a user or a password in it, which it does not repeat."""
+    if re.match(r"[a-z][a-z0-9+.-]*:/{1,2}[^/]*@", str(place)):
+        raise ValueError(
+            "the address has a user or a password before the @, and would stand in logs: leave them out and give them "
+            "by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (AWS_PROFILE)"
+        )
+    return place
+
+
 class MappingOptions(BaseModel):
     """How serving points are carried to agents."""
 
@@ -106,7 +116,9 @@ class BuildOptions(MappingOptions, LiveOptions):
     hardware: Path | None = Field(default=None, description="a user's own hardware catalogue")
     models: Path | None = Field(default=None, description="a user's own model catalogue")
     prices: Path | None = Field(default=None, description="a price list of GPU-hours; None: no cost columns")
-    out: Path = Field(default=Path("lake"), description="folder of the lake")
+    out: Annotated[Path, AfterValidator(without_credentials)] = Field(
+        default=Path("lake"), description="folder of the lake"
+    )
     evaluation: Path | None = Field(
         default=None, description="errors that `evaluate --save` wrote, for the release to carry; none: no such table"
     )

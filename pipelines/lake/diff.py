@@ -7,6 +7,7 @@ read at all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,12 +106,17 @@ def _diff_table(
     rows = [release.manifest["tables"].get(name, {}).get("rows") for release in (before, after)]
     if None in rows:
         return None
+    # of releases of two schema versions, what both have
+    there = {column.name for column in _table(before, name).columns} & {c.name for c in _table(after, name).columns}
+    identity = [column for column in IDENTITY if column in there]
+    coordinates = [column for column in COORDINATES if column in there]
     for side, release in (("old", before), ("new", after)):
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE {side} AS {_points_sql(release, name, changed)}")
+        points = _points_sql(release, name, changed, identity, coordinates)
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {side} AS {points}")
     moved = " OR ".join(
         f"old.{column} IS DISTINCT FROM new.{column} AND coalesce(abs(old.{column} - new.{column}) > "
         f"{RELATIVE_TOLERANCE} * greatest(abs(old.{column}), abs(new.{column})), true)"
-        for column in COORDINATES
+        for column in coordinates
     )
     gained, lost, others = connection.execute(
         f"SELECT count(*) FILTER (old.point IS NULL), count(*) FILTER (new.point IS NULL), "
@@ -120,21 +126,23 @@ def _diff_table(
     return TableDiff(name, rows[0], rows[1], gained, lost, others)
 
 
-def _points_sql(release: Release, name: str, changed: set[str] | None) -> str:
+def _points_sql(
+    release: Release, name: str, changed: set[str] | None, identity: Sequence[str], coordinates: Sequence[str]
+) -> str:
     """Identity, as a hash, and coordinates of the points in the changed partitions.
 
     ``number`` tells rows apart that are alike in all that identifies them.
     """
     table = _table(release, name)
-    scans = [scan_sql(release.path, files, table.partitioned_by, [*IDENTITY, *COORDINATES])
+    scans = [scan_sql(release.path, files, table.partitioned_by, [*identity, *coordinates])
              for files in _files(release, table, changed)]  # fmt: skip
-    nothing = ", ".join(f"NULL::DOUBLE AS {column}" for column in COORDINATES)
+    nothing = ", ".join(f"NULL::DOUBLE AS {column}" for column in coordinates)
     if not scans:
         return f"SELECT NULL::UBIGINT AS point, NULL::BIGINT AS number, {nothing} WHERE false"
-    identity = f"hash({', '.join(map(quote_name, IDENTITY))})"
+    point = f"hash({', '.join(map(quote_name, identity))})"
     return (
-        f"SELECT {identity} AS point, row_number() OVER (PARTITION BY {identity} ORDER BY {', '.join(COORDINATES)}) "
-        f"AS number, {', '.join(COORDINATES)} FROM ({' UNION ALL '.join(scans)})"
+        f"SELECT {point} AS point, row_number() OVER (PARTITION BY {point} ORDER BY {', '.join(coordinates)}) "
+        f"AS number, {', '.join(coordinates)} FROM ({' UNION ALL '.join(scans)})"
     )
 
 

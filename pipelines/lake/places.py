@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from schemas.errors import UserError
+from schemas.options import without_credentials
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,9 +40,13 @@ def url_of(place: Path) -> str:
 def remote_path(place: Path) -> Path:
     """The place as a path that reads from its store: a ``UPath``, which has the methods of a ``Path``.
 
-    Raises ``UserError`` for stores that are not known, and where the package for one is missing.
+    Raises ``UserError`` for stores that are not known, for credentials in the URL, and where the package for a store is
+    missing.
     """
-    url = url_of(place)
+    try:
+        url = url_of(without_credentials(place))
+    except ValueError as error:
+        raise UserError(f"A lake on an object store: {error}.") from None
     scheme = url.partition("://")[0]
     if scheme not in EXTRAS:
         known = ", ".join(f"{name}://" for name in EXTRAS)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,33 @@ def test_a_killed_run_is_seen_and_followed_by_a_good_one(tmp_path: Path) -> None
     assert states["COMPLETED"] >= 1, states
     assert states["FAILED"] == 0, states
     assert len(list_releases(tmp_path / "lake")) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.prefect
+def test_the_command_builds_when_its_cron_says(tmp_path: Path) -> None:
+    """Cron's shortest interval is a minute: the command is served until a minute has begun, and has built then."""
+    write_small_tables(tmp_path / "tables", rows=10)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
+        "PREFECT_HOME": os.environ["PREFECT_HOME"], "PREFECT_RUNNER_POLL_FREQUENCY": "1", "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "schedule", "--cron", "* * * * *"]
+    began = datetime.now(UTC)
+    serving = subprocess.Popen(
+        [*command, "--timezone", "Asia/Kolkata", "--tables", "tables", "--scenarios", "code-agent"], cwd=tmp_path,
+        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: (tmp_path / "lake" / "current.json").exists(), 180)
+    finally:
+        os.killpg(serving.pid, signal.SIGTERM)
+        said, _ = serving.communicate(timeout=60)
+    assert f"Building {tmp_path}/lake at * * * * * (Asia/Kolkata); stop with Ctrl-C." in said
+    built = datetime.fromisoformat(current_release(tmp_path / "lake").manifest["created_at"])
+    next_minute = began.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    assert built > next_minute, "it did not wait for its cron"
 
 
 @pytest.mark.prefect

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner
 
 from pipelines import incremental
+from pipelines.cli import app
 from pipelines.inputs import find_files, open_file
 from pipelines.lake.parts import Part
 from pipelines.lake.query import open_lake
@@ -172,3 +175,20 @@ def test_a_server_that_is_not_there_is_named_without_its_password(tables: Path, 
     assert "Traceback" not in ran.stderr
     assert SECRET not in ran.stdout + ran.stderr
     assert where_secrets_are(tmp_path) == []
+
+
+ADDRESSES = (f"s3://AKIA:{SECRET}@lakes/nightly", f"s3:/{SECRET}@lakes/nightly", f"gs://u:{SECRET}@lakes/nightly")
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize(
+    "arguments", [("build", "--out"), ("schedule", "--cron", "0 2 * * *", "--out"), ("query", "SELECT 1", "--lake"),
+                  ("releases", "list", "--lake")]
+)  # fmt: skip
+def test_credentials_in_the_address_of_a_lake_are_refused_unsaid(arguments: tuple[str, ...], address: str) -> None:
+    ran = CliRunner().invoke(app, [*arguments, address])
+    assert isinstance(ran.exception, UserError)
+    assert "the address has a user or a password before the @" in str(ran.exception)
+    assert SECRET not in str(ran.exception) + ran.output
+    with pytest.raises(ValidationError):
+        BuildOptions(out=Path(address))
