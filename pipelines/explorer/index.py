@@ -71,5 +71,8 @@ def _first(lake: LakeQuery, agents: dict[str, dict[str, dict[str, int]]]) -> dic
     model = max(covered, key=lambda name: (len(covered[name]), sum(covered[name].values())))
     known = [str(row[0]) for row in lake.query("select scenario from scenarios").rows()]
     scenario = next(slug for slug in (*known, *agents[model]) if slug in agents[model])
-    hardware = [gpu for gpu in covered[model] if gpu in agents[model][scenario]] or list(agents[model][scenario])
+    catalogue = [str(row[0]) for row in lake.query("select hardware from hardware").rows()]
+    order = {gpu: place for place, gpu in enumerate(catalogue)}
+    there = [gpu for gpu in covered[model] if gpu in agents[model][scenario]] or list(agents[model][scenario])
+    hardware = sorted(there, key=lambda gpu: (order.get(gpu, len(order)), gpu))
     return {"model": model, "scenario": scenario, "hardware": hardware[:_FIRST_GPUS]}

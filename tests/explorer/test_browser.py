@@ -2,10 +2,7 @@
 
 import csv
 import math
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ from pipelines.explorer.site import Site
 from pipelines.explorer.write import write_site
 from pipelines.lake.reader import current_release
 from pipelines.release_contents import open_contents
-from tests.explorer.browser import Watched, chromium, needs_chromium, screenshot, watched_page
+from tests.explorer.browser import Watched, chromium, needs_chromium, screenshot, served, watched_page
 from transforms.agent_points.prepare import prepare_points
 from transforms.agent_points.sessions import stations
 from transforms.agent_points.turns import ON_HIT, ON_MISS, turn_differences, turn_work
@@ -30,13 +27,6 @@ from transforms.frontier import mark_frontiers
 
 WALL_REASONS = ("kv_capacity", "kv_capacity_below_table", "host_memory_capacity")
 FIRST_CHART_S = 2.0
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    """A static file server that knows nothing of the explorer."""
-
-    def log_message(self, *args: object) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +42,8 @@ def address(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     needs_chromium()
     folder = tmp_path_factory.mktemp("page") / "site"
     write_site(Site(lake), folder)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(folder) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

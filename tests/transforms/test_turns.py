@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipelines.catalogues import load_models, load_scenarios
-from schemas.caches import FixedCache
+from schemas.caches import FixedCache, LeastRecentlyUsedCache, TimeToLiveCache
 from schemas.options import KvLayout, MappingOptions
 from tests.transforms.factory import article_scenario, roofline_points, setting, shipped_points
 from transforms.agent_points.carry import carry_points
@@ -71,6 +71,24 @@ def test_first_and_last_turn_are_the_published_ones_where_all_hit_or_all_miss() 
         mean = found["turn_latency_ms"]
         np.testing.assert_allclose(mean + found[names[0]], found["first_turn_latency_ms"], rtol=1e-12)
         np.testing.assert_allclose(mean + found[names[-1]], found["last_turn_latency_ms"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("cache", [LeastRecentlyUsedCache(), TimeToLiveCache(kept_s=1.0)])
+def test_turns_stand_at_each_row_s_own_hit_rate(cache: LeastRecentlyUsedCache | TimeToLiveCache) -> None:
+    """Where memory evicts, each row is carried at its own rate: the turns lie about the latency published."""
+    points = shipped_points(TABLES[0])
+    asked = article_scenario("research-agent", cache=cache)
+    shared = setting(points["hardware"][0], points["model"][0], asked)
+    published = carry_points(points, shared).filter(~pl.col("interpolated"))
+    assert published["cache_hit_rate"].n_unique() > 10 or cache.model == "ttl"
+    differences = turn_differences(prepare_points(points, shared.spec, shared.hardware), asked, published)
+    found = published.join(differences, on="point_id")
+    np.testing.assert_allclose(found["carried_latency_ms"], found["turn_latency_ms"], rtol=1e-12)
+    rate = pl.col("cache_hit_rate")
+    first = found.select(rate * pl.col("hit_first_ms") + (1 - rate) * pl.col("miss_first_ms")).to_series()
+    wanted = found["first_turn_latency_ms"] - found["turn_latency_ms"]
+    # mixed tokens are not mixed times where a step's time bends, by little
+    np.testing.assert_allclose(first, wanted, atol=0.02 * float(found["turn_latency_ms"].max()))  # type: ignore[arg-type]
 
 
 def test_a_miss_is_never_quicker_than_a_hit() -> None:

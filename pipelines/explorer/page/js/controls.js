@@ -73,7 +73,7 @@ export function wireControls(change, scenario) {
 
 /**
  * @param {Index} index @param {State} state @param {Record<string, any>} scenario
- * @param {{ dtypes: string[], hasCost: boolean, hasHits: boolean }} offers what the rows allow
+ * @param {{ dtypes: string[], hasCost: boolean, hasHits: boolean, ownHits: boolean }} offers what the rows allow
  */
 export function showControls(index, state, scenario, offers) {
   const models = index.models.filter((one) => one.model in index.agent_points);
@@ -91,7 +91,7 @@ export function showControls(index, state, scenario, offers) {
   for (const name of /** @type {const} */ (["logX", "logY", "below", "beyond"])) field(name).checked = state[name];
   for (const name of Object.keys(LIMITS)) show(field(name), /** @type {any} */ (state)[name]);
   showHardware(index, state);
-  showKnobs(state, scenario, offers.hasHits);
+  showKnobs(state, scenario, offers);
 }
 
 /** @param {Index} index @param {State} state */
@@ -117,20 +117,29 @@ function showHardware(index, state) {
   if (again instanceof HTMLElement) again.focus();
 }
 
-/** @param {State} state @param {Record<string, any>} scenario @param {boolean} hasHits */
-function showKnobs(state, scenario, hasHits) {
+/**
+ * @param {State} state @param {Record<string, any>} scenario @param {{ hasHits: boolean, ownHits: boolean }} offers
+ */
+function showKnobs(state, scenario, { hasHits, ownHits }) {
   const z = state.z ?? scenario.think_time_s;
   show(byId("z"), z);
   show(byId("z-range"), stepOfZ(z, scenario.think_time_s));
   const ofOneRow = X_AXES[state.x].ofOneRow === true;
   byId("h-knob").hidden = !hasHits;
-  const h = ofOneRow || state.h === null ? (scenario.cache_hit_rate ?? null) : state.h;
-  for (const id of ["h", "h-range"]) {
-    show(byId(id), h);
-    /** @type {HTMLInputElement} */ (byId(id)).disabled = ofOneRow;
-  }
-  byId("h-note").hidden = !(hasHits && ofOneRow);
-  byId("h-note").textContent = "Decode speed is known at the published hit rate only.";
+  const published = ownHits ? null : scenario.cache_hit_rate;
+  const h = ofOneRow || state.h === null ? published : state.h;
+  show(byId("h"), h);
+  show(byId("h-range"), h ?? 1);
+  for (const id of ["h", "h-range"]) /** @type {HTMLInputElement} */ (byId(id)).disabled = ofOneRow;
+  /** @type {HTMLInputElement} */ (byId("h")).placeholder = ownHits ? "own" : "";
+  const notes = [
+    hasHits && ofOneRow ? "Decode speed is known at the published hit rate only." : "",
+    ownHits || scenario.cache_model !== "fixed"
+      ? "Here the hit rate follows from pauses, sessions and memory. The sliders of Z and C keep the published ones; agent-pareto what-if finds them anew."
+      : "",
+  ];
+  byId("h-note").textContent = notes.filter(Boolean).join(" ");
+  byId("h-note").hidden = byId("h-note").textContent === "";
   /** @type {HTMLInputElement} */ (byId("c-on")).checked = state.c !== null;
   byId("c-knob").hidden = state.c === null;
   /** @type {HTMLElement} */ (byId("g").parentElement).hidden = state.c === null;

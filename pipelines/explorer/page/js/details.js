@@ -5,8 +5,8 @@ import { counted, figure, limitInWords, memory, methodInWords, reasonInWords, sh
 /** @typedef {import("./lake.js").Rows} Rows */
 /** @typedef {import("./evaluate.js").Point} Point */
 
-/** @param {Rows} rows @param {Point} point @param {string} hardwareName @returns {[string, string][]} */
-export function facts(rows, point, hardwareName) {
+/** @param {Rows} rows @param {Point} point @param {string} hardwareName @param {number} hitRate @returns {[string, string][]} */
+export function facts(rows, point, hardwareName, hitRate) {
   const get = (/** @type {string} */ name) => rows.value(point.row, name);
   const { figures } = point;
   const precision = [`weights ${get("weight_dtype")}`, `KV ${get("kv_dtype")}`];
@@ -24,6 +24,7 @@ export function facts(rows, point, hardwareName) {
   told.push(
     ["Sessions", `${figure(figures.sessions)} a replica; ${figure(inFlight)} in flight on average`],
     ["Memory holds", `${figure(figures.max_sessions)} sessions`],
+    ["Cache hit rate", figure(hitRate)],
     ["Turn latency", `${figure(figures.turn_latency_ms / 1e3)} s`],
   );
   if (!Number.isNaN(figures.ttft_ms)) {

@@ -1,19 +1,20 @@
 // @ts-check
 /** Wires state, data, chart and tables; every change goes through `change`. */
 import { X_AXES, Y_AXES } from "./axes.js";
+import { showBest } from "./best_view.js";
 import { Chart } from "./chart.js";
 import { byId, showControls, wireControls } from "./controls.js";
 import { facts, fillList, moreFacts, spoken } from "./details.js";
-import { counted, figure, shape } from "./format.js";
+import { counted, figure } from "./format.js";
 import { agentPoints, fetchIndex, servingPoints } from "./lake.js";
 import { markKey, seriesLegend } from "./legend.js";
 import { inks } from "./palette.js";
 import { lookOf } from "./looks.js";
 import { showSideBySide } from "./side.js";
 import { DEFAULTS, fromHash, toHash } from "./state.js";
-import { PAGE_ROWS, download, fillPoints, fillTable, pointsAsCsv, tablePoints } from "./tables.js";
+import { statusOf } from "./status.js";
+import { PAGE_ROWS, download, fillPoints, pointsAsCsv, tablePoints } from "./tables.js";
 import { wireTheme } from "./theme.js";
-import { coordinate } from "./series.js";
 import { showTurns, turnsOf } from "./turns_view.js";
 import { scenarioOf, workOut } from "./view.js";
 
@@ -83,15 +84,21 @@ async function update() {
   rows = fetchedRows;
   const dtypes = precisions(rows);
   if (state.dtype !== "all" && !dtypes.includes(state.dtype)) state.dtype = dtypes[0];
-  const offers = { dtypes, hasCost: rows.has("usd_per_gpu_hour"), hasHits: rows.has("turn_latency_all_hits_ms") };
+  const rates = rows.column("cache_hit_rate");
+  const offers = {
+    dtypes,
+    hasCost: rows.has("usd_per_gpu_hour"),
+    hasHits: rows.has("turn_latency_all_hits_ms"),
+    ownHits: Array.prototype.some.call(rates, (rate) => Math.abs(rate - rates[0]) > 1e-9),
+  };
   if (!offers.hasCost && state.y === "cost") state.y = DEFAULTS.y;
   if (!offers.hasHits) state.h = null;
   const scenario = scenarioOf(index, state);
   showControls(index, state, scenario, offers);
-  showScenario(scenario);
+  showScenario(scenario, offers.ownHits);
   worked = workOut(index, state, rows);
   await showChart();
-  showBest();
+  showBest(worked, rows, chooser);
   showTable();
   Object.assign(/** @type {any} */ (globalThis), { explorer: { index, state, rows, worked, chart } }); // for the console, and for tests
   showPoint();
@@ -123,13 +130,13 @@ function precisions(of) {
   return [...gpus].sort(([one, a], [other, b]) => b.size - a.size || (one < other ? -1 : 1)).map(([dtype]) => dtype);
 }
 
-/** @param {Record<string, any>} scenario */
-function showScenario(scenario) {
+/** @param {Record<string, any>} scenario @param {boolean} ownHits */
+function showScenario(scenario, ownHits) {
   byId("scenario-note").textContent =
     `${figure(scenario.turns)} turns of ${figure(scenario.output_tokens_per_turn)} output tokens, context from ` +
     `${figure(scenario.initial_prompt_tokens)} to ${figure(scenario.peak_context_tokens)} tokens, ` +
     `pause ${figure(scenario.think_time_s)} s, ` +
-    (scenario.cache_hit_rate === null ? `cache model ${scenario.cache_model}.` : `hit rate ${figure(scenario.cache_hit_rate)}.`);
+    (ownHits ? "each point with the hit rate that memory leaves it." : `hit rate ${figure(scenario.cache_hit_rate)}.`);
 }
 
 async function showChart() {
@@ -145,42 +152,7 @@ async function showChart() {
     worked.layers,
     narrow ? 360 : 470,
   );
-  const rest = [
-    `${counted(counts.rows, "row")} of the release`,
-    state.c === null ? "" : `${counted(counts.configurations, "configuration")} at ${counted(state.c, "session")} on ${counted(state.g, "GPU")}`,
-    `${counts.frontier.toLocaleString("en-US")} on the frontier`,
-    `${counts.below.toLocaleString("en-US")} below it`,
-    `${counts.beyond.toLocaleString("en-US")} beyond the KV wall`,
-    counts.impossible ? `${counts.impossible.toLocaleString("en-US")} not possible at any load` : "",
-    counts.outside ? `${counted(counts.outside, "point")} outside the plot` : "",
-    counts.thinned > 0 ? `${counts.thinned.toLocaleString("en-US")} not drawn because another point of the series covers them` : "",
-  ];
-  byId("status").textContent = `${rest.filter(Boolean).join("; ")}.`;
-}
-
-function showBest() {
-  const { best, limits, y, x } = worked;
-  byId("best-heading").textContent = limits.length ? "Best within the limits" : "Best without limits";
-  const head = ["GPU", "configuration", "engine", "turn latency, s", "task time, s", "e2e tokens/s/user", y.short, "sessions", "GPUs"];
-  const lines = best.map(({ series, point }) => {
-    if (point === null) return [series.label, "none within the limits", "", "–", "–", "–", "–", "–", "–"];
-    const { figures } = point;
-    return [
-      series.label,
-      chooser(point, shape((name) => rows.value(point.row, name))),
-      String(rows.value(point.row, "backend")),
-      figure(figures.turn_latency_ms / 1e3),
-      figure(figures.task_time_s),
-      figure(figures.e2e_tokens_per_s_per_user),
-      figure(coordinate(point, y)),
-      figure(figures.sessions),
-      figure(rows.value(point.row, "gpus_per_replica")),
-    ];
-  });
-  fillTable(byId("best"), head, lines, 3);
-  byId("best-note").textContent = limits.length
-    ? `Highest ${y.short} of all feasible points within the limits; points between rows are not considered, except where a curve meets the KV wall.`.replace("Highest", y.lowerIsBetter ? "Lowest" : "Highest")
-    : `Set a limit to see the best configuration within it; its line appears on the chart where it bears on ${x.short}.`;
+  byId("status").textContent = statusOf(worked, state);
 }
 
 /** A button that chooses a point. @param {Point} point @param {string} label */
@@ -201,13 +173,16 @@ function choose(point) {
   byId("point-section").scrollIntoView({ block: "nearest", behavior: "smooth" });
 }
 
+/** @param {Point} point @param {string} label */
+const factsOf = (point, label) => facts(rows, point, label, worked.knobs.h ?? rows.value(point.row, "cache_hit_rate"));
+
 async function showPoint() {
   const said = state.point?.split(":") ?? [];
   const point = worked.points.find(
     (one) => rows.hardware[one.row] === said[0] && rows.value(one.row, "point_id") === said.slice(1).join(":"),
   );
   byId("point-none").hidden = point !== undefined;
-  const told = point ? [...facts(rows, point, nameOf(rows.hardware[point.row])), ...moreFacts(rows, point)] : [];
+  const told = point ? [...factsOf(point, nameOf(rows.hardware[point.row])), ...moreFacts(rows, point)] : [];
   fillList(byId("point"), told);
   byId("turns-section").hidden = point === undefined;
   if (point === undefined) return;
@@ -253,7 +228,7 @@ function onPoint(drawn, place, byKey) {
   tip.hidden = drawn === null;
   if (drawn === null) return;
   const label = worked.series.find((one) => one.id === drawn.series)?.label ?? "";
-  const told = facts(rows, drawn.point, label);
+  const told = factsOf(drawn.point, label);
   const list = document.createElement("dl");
   fillList(list, told);
   tip.replaceChildren(list);

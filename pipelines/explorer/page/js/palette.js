@@ -4,12 +4,11 @@
 const LIGHT = ["#0072B2", "#D55E00", "#00825F", "#A8478F", "#B97A00", "#3A9BD0", "#5C6470", "#8A1F4D"];
 const DARK = ["#5AB4F0", "#FF8552", "#34CBA0", "#DE93C8", "#F2B134", "#A5DCFA", "#C3CAD4", "#E27CA4"];
 export const SHAPES = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left"];
-export const MOST_SERIES_COLOURS = LIGHT.length;
 
 /** @param {number} place @param {boolean} dark */
 export const colour = (place, dark) => (dark ? DARK : LIGHT)[place % LIGHT.length];
-/** @param {number} place */
-export const symbol = (place) => SHAPES[place % SHAPES.length];
+/** Places of the same colour have other shapes. @param {number} place */
+export const symbol = (place) => SHAPES[(place + 3 * Math.floor(place / LIGHT.length)) % SHAPES.length];
 
 /** What the chart takes from the page's own colours. */
 export function inks() {
