@@ -112,12 +112,13 @@ def test_rows_of_different_hit_rates_have_the_percentiles_of_each() -> None:
     scenario = factory.article_scenario("code-agent")
     spec = factory.model("llama-3-1-70b")
     figures = {"turn_latency_ms": 2000.0, "tpot_ms": 8.0, PREFILL_SLOPES[0]: 0.2, PREFILL_SLOPES[1]: 1e-12}
-    frame = pl.DataFrame({"row": [0, 1, 2]})
-    rows = Rows(frame, {name: np.full(3, value) for name, value in figures.items()})
+    frame = pl.DataFrame({"row": [0, 1, 2, 3]})
+    rows = Rows(frame, {name: np.full(4, value) for name, value in figures.items()})
     spread = scenario_spread(scenario, spec, aggregated=True)
-    together = add_percentiles(rows, np.array([0.5, 0.95, np.nan]), spread)
-    for place, rate in enumerate((0.5, 0.95)):
-        alone = add_percentiles(rows, rate, spread)
+    rates = 1 - np.exp([-0.7, -3.0])  # a half and nearly all
+    together = add_percentiles(rows, np.array([*rates, np.nan, 0.999]), spread)
+    for place, rate in ((0, rates[0]), (1, rates[1]), (3, 1.0)):
+        alone = add_percentiles(rows, float(rate), spread)
         for name in ("turn_latency_p50_ms", "turn_latency_p90_ms", "task_time_p99_s"):
             assert together[name][place] == pytest.approx(alone[name][place])
     # at even chances nine of ten turns are no longer than a long miss

@@ -21,9 +21,9 @@ from transforms.spread.forms import percentiles
 from transforms.spread.work import TASK, TURN, ScenarioNodes, scenario_nodes
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-#: Hit rates of rows are told apart to this many steps.
-_HIT_RATE_STEPS = 100
-
+#: Rows' shares of misses are told apart where they differ by a tenth, down to the least of them; below it all hit.
+_MISSES_STEP = 0.1
+_LEAST_MISSES = 0.002
 #: The heavy prefill, where hits and misses are alike, is so many times the light one.
 _HEAVIER = 2.0
 
@@ -51,11 +51,13 @@ def add_percentiles(rows: Rows, hit_rate: Number, nodes_at: NodesAt) -> Rows:
     """Adds the percentiles to rows with turn figures and ``PREFILL_SLOPES``, at one hit rate or one for each."""
     if not isinstance(hit_rate, np.ndarray):
         return rows.with_figures(_percentiles(rows, nodes_at(float(hit_rate))))
-    steps = np.rint(np.nan_to_num(hit_rate) * _HIT_RATE_STEPS)
+    misses = 1.0 - np.nan_to_num(hit_rate)
+    steps = np.rint(-np.log(np.clip(misses, _LEAST_MISSES, 1.0)) / _MISSES_STEP)
+    levels = np.where(misses < _LEAST_MISSES, 1.0, 1.0 - np.exp(-_MISSES_STEP * steps))
     found: dict[str, Array] = {}
-    for step in np.unique(steps):
-        here = np.flatnonzero(steps == step)
-        for name, values in _percentiles(rows.take(here), nodes_at(float(step) / _HIT_RATE_STEPS)).items():
+    for level in np.unique(levels):
+        here = np.flatnonzero(levels == level)
+        for name, values in _percentiles(rows.take(here), nodes_at(float(level))).items():
             found.setdefault(name, np.full(len(rows), np.nan))[here] = values
     return rows.with_figures(found)
 

@@ -22,7 +22,7 @@ from transforms.equations.context import Array, turn_profile
 from transforms.equations.kv_memory import attention_flops
 from transforms.spread.draws import binomial_quantiles, compressed, lattice, normal_scores
 from transforms.spread.forms import Nodes
-from transforms.spread.task_draws import POINTS, TaskDraws, quantity, task_draws
+from transforms.spread.task_draws import POINTS, quantity, task_draws
 
 #: Columns of the nodes of turns, and of tasks.
 TURN = ("one", "new_tokens", "attention_flops", "later_tokens")
@@ -65,10 +65,16 @@ def scenario_nodes(
     if scenario.mix is not None:
         return _mixed(scenario.mix, groups, prefill_sees_output)
     hit = constant_hit_rate(scenario) if hit_rate is None else hit_rate
-    work = _Work(scenario, groups, hit, prefill_sees_output)
+    work = _work(scenario, groups, prefill_sees_output)
     if scenario.distributions is None:
-        return ScenarioNodes(work.plain_turns(), work.plain_tasks())
-    return ScenarioNodes(work.lattice_turns(), work.lattice_tasks())
+        return ScenarioNodes(work.plain_turns(hit), work.plain_tasks(hit))
+    return ScenarioNodes(work.lattice_turns(hit), work.lattice_tasks(hit))
+
+
+@lru_cache(maxsize=16)
+def _work(scenario: Scenario, groups: tuple[AttentionGroup, ...], prefill_sees_output: bool) -> "_Work":
+    """What is the same at all hit rates, kept for the next of them."""
+    return _Work(scenario, groups, prefill_sees_output)
 
 
 def _mixed(parts: Sequence[MixPart], groups: tuple[AttentionGroup, ...], prefill_sees_output: bool) -> ScenarioNodes:
@@ -91,17 +97,17 @@ def _mixed(parts: Sequence[MixPart], groups: tuple[AttentionGroup, ...], prefill
 class _Work:
     """The prefills of one scenario."""
 
-    def __init__(self, scenario: Scenario, groups: Sequence[AttentionGroup], hit: float, sees_output: bool) -> None:
-        self._scenario, self._groups, self._hit = scenario, groups, hit
+    def __init__(self, scenario: Scenario, groups: Sequence[AttentionGroup], sees_output: bool) -> None:
+        self._scenario, self._groups = scenario, groups
         self._profile = turn_profile(scenario, prefill_sees_output=sees_output)
         self._retained = 0.0 if sees_output else scenario.output_retention_fraction * scenario.output_tokens_per_turn
         self._growth = scenario.context_growth_tokens * (scenario.turns - 1)
         own = scenario.initial_prompt_tokens - scenario.shared_prefix_tokens
         self._first_is_all_new = abs(scenario.first_turn_new_tokens - own) <= 1e-9 * own
 
-    def plain_turns(self) -> Nodes:
+    def plain_turns(self, hit: float) -> Nodes:
         """Each turn as a hit and as a miss."""
-        profile, hit, later = self._profile, self._hit, self._scenario.output_tokens_per_turn - 1
+        profile, later = self._profile, self._scenario.output_tokens_per_turn - 1
         parts = []
         for chance, new in ((hit, profile.new_on_hit), (1 - hit, profile.new_on_miss)):
             if chance > 0:
@@ -111,32 +117,36 @@ class _Work:
                 parts.append((columns, np.full(len(new), chance / len(new))))
         return Nodes(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
 
-    def plain_tasks(self) -> Nodes:
+    def plain_tasks(self, hit: float) -> Nodes:
         """Tasks by the number of their misses and where these lie; pauses and outputs are all alike."""
         scenario, profile = self._scenario, self._profile
         counts, chances = whole_nodes(np.array([scenario.turns]), np.ones(1))
-        means = self._means(self.plain_turns())
+        means = self._means(self.plain_turns(hit))
         values, weights = [], []
         for count, chance in zip(counts, chances, strict=True):
-            hit, extra = self._hit_and_extra(profile.context, profile.new_on_hit, profile.new_on_miss)
-            all_hits = count * hit.mean(axis=0)
-            for sums, weight in _misses(count, 1 - self._hit, extra):
+            hits, extra = self._hit_and_extra(profile.context, profile.new_on_hit, profile.new_on_miss)
+            all_hits = count * hits.mean(axis=0)
+            for sums, weight in _misses(count, 1 - hit, extra):
                 values.append(self._task_rows(count, all_hits + sums))
                 weights.append(chance * weight)
         return Nodes(self._with_means(np.concatenate(values), np.concatenate(weights), means), np.concatenate(weights))
 
-    def lattice_turns(self) -> Nodes:
-        """Turns at the points of lattices, one each for hits of first and of later turns and for misses: place in the
-        task, first prompt, new tokens, output."""
-        first_share, hit = 1 / self._scenario.turns, self._hit
-        kinds = ((hit * first_share, True, True), (hit * (1 - first_share), False, True), (1 - hit, False, False))
-        columns, weights = [], []
-        for chance, only_first, is_hit in kinds:
-            if chance > 0:
-                points = _TURN_POINTS // 2 if is_hit and not only_first else _TURN_POINTS // 4
-                columns.append(self._turns_of_kind(points, only_first=only_first, is_hit=is_hit))
-                weights.append(np.full(points, chance / points))
-        return Nodes(np.concatenate(columns), np.concatenate(weights), continuous=True)
+    def lattice_turns(self, hit: float) -> Nodes:
+        """Turns at the points of lattices: hits of first and of later turns, and misses."""
+        first_share = 1 / self._scenario.turns
+        chances = (hit * first_share, hit * (1 - first_share), 1 - hit)
+        there = [(kind, chance) for kind, chance in zip(self._kinds, chances, strict=True) if chance > 0]
+        weights = [np.full(len(kind), chance / len(kind)) for kind, chance in there]
+        return Nodes(np.concatenate([kind for kind, _ in there]), np.concatenate(weights), continuous=True)
+
+    @cached_property
+    def _kinds(self) -> tuple[Array, Array, Array]:
+        """Hits of first and of later turns, and misses: place in the task, first prompt, new tokens, output."""
+        return (
+            self._turns_of_kind(_TURN_POINTS // 4, only_first=True, is_hit=True),
+            self._turns_of_kind(_TURN_POINTS // 2, only_first=False, is_hit=True),
+            self._turns_of_kind(_TURN_POINTS // 4, only_first=False, is_hit=False),
+        )
 
     def _turns_of_kind(self, points: int, *, only_first: bool, is_hit: bool) -> Array:
         place, *shares, output = lattice(points, 4).T
@@ -153,22 +163,27 @@ class _Work:
         later = np.maximum(quantity(self._scenario, "output_tokens_per_turn", output), 1.0) - 1
         return np.stack([np.ones(points), new, self._flops(context, new), later], axis=1)
 
-    def lattice_tasks(self) -> Nodes:
+    def lattice_tasks(self, hit: float) -> Nodes:
         """Tasks at the points of a lattice: what they draw, and what their hits and misses prefill."""
         draws = task_draws(self._scenario)
-        misses = binomial_quantiles(draws.turns, 1 - self._hit, draws.of_misses)
-        context, new = self._turn(np.zeros(POINTS), np.ones(POINTS, dtype=bool), draws.first_prompt, np.zeros(POINTS))
-        of_hits = draws.new_tokens + (draws.turns - 1) * self._retained
-        sums = np.stack([new, self._flops(context, new)], axis=1)
-        sums = sums + np.outer(of_hits, [1.0, self._flops_of_hit_token()])
-        mean, deviation, one = self._extras(draws)
+        misses = binomial_quantiles(draws.turns, 1 - hit, draws.of_misses)
+        mean, deviation, one = self._extras
         spread = np.sqrt(misses * np.maximum(draws.turns - misses, 0.0) / np.maximum(draws.turns - 1, 1.0))
         several = misses[:, None] * mean + (spread * draws.where_scores)[:, None] * deviation
-        sums = np.maximum(sums + np.where((misses == 1)[:, None], one, several), 0.0)
+        sums = np.maximum(self._all_hits + np.where((misses == 1)[:, None], one, several), 0.0)
         columns = np.column_stack([draws.turns, sums, draws.output_tokens - draws.turns, draws.pause_s])
         weights = np.full(POINTS, 1 / POINTS)
-        means = self._means(self.lattice_turns())
+        means = self._means(self.lattice_turns(hit))
         return Nodes(self._with_means(columns, weights, means), weights, continuous=True)
+
+    @cached_property
+    def _all_hits(self) -> Array:
+        """New tokens and FLOPs of tasks whose turns all hit."""
+        draws = task_draws(self._scenario)
+        context, new = self._turn(np.zeros(POINTS), np.ones(POINTS, dtype=bool), draws.first_prompt, np.zeros(POINTS))
+        later = draws.new_tokens + (draws.turns - 1) * self._retained
+        first = np.stack([new, self._flops(context, new)], axis=1)
+        return np.asarray(first + np.outer(later, [1.0, self._flops_of_hit_token()]))
 
     def _turn(self, along: Array, is_first: Array, prompt: Array, fresh: Array) -> tuple[Array, Array]:
         """Context and new tokens on a hit of turns at places 0..1 of tasks with these first prompts."""
@@ -178,12 +193,13 @@ class _Work:
         new = np.where(is_first, n1, fresh + self._retained)
         return context, np.minimum(new, context - shared)
 
-    def _extras(self, draws: TaskDraws) -> tuple[Array, Array, Array]:
+    @cached_property
+    def _extras(self) -> tuple[Array, Array, Array]:
         """What a miss adds to new tokens and FLOPs: mean and deviation over a task's turns, and at one of them.
 
         ``(K, 2)`` each; new tokens at their mean, as they matter little beside a whole context.
         """
-        fresh = np.full(POINTS, self._scenario.new_tokens_per_turn)
+        draws, fresh = task_draws(self._scenario), np.full(POINTS, self._scenario.new_tokens_per_turn)
 
         def at(along: Array) -> Array:
             context, new = self._turn(along, along == 0, draws.first_prompt, fresh)
