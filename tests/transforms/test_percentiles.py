@@ -115,8 +115,8 @@ def test_rows_of_different_hit_rates_have_the_percentiles_of_each() -> None:
     frame = pl.DataFrame({"row": [0, 1, 2, 3]})
     rows = Rows(frame, {name: np.full(4, value) for name, value in figures.items()})
     spread = scenario_spread(scenario, spec, aggregated=True)
-    rates = 1 - np.exp([-0.7, -3.0])  # a half and nearly all
-    together = add_percentiles(rows, np.array([*rates, np.nan, 0.999]), spread)
+    rates = np.array([0.5, 0.95])
+    together = add_percentiles(rows, np.array([*rates, np.nan, 0.9999]), spread)
     for place, rate in ((0, rates[0]), (1, rates[1]), (3, 1.0)):
         alone = add_percentiles(rows, float(rate), spread)
         for name in ("turn_latency_p50_ms", "turn_latency_p90_ms", "task_time_p99_s"):

@@ -21,9 +21,27 @@ from transforms.spread.forms import percentiles
 from transforms.spread.work import TASK, TURN, ScenarioNodes, scenario_nodes
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-#: Rows' shares of misses are told apart where they differ by a tenth, down to the least of them; below it all hit.
-_MISSES_STEP = 0.1
-_LEAST_MISSES = 0.002
+#: Hit rates that rows are told apart by: mostly within a twentieth of their misses, round numbers among them.
+_HIT_RATES = np.unique(
+    np.round(
+        1.0
+        - np.concatenate(
+            [
+                np.arange(first, last, step)
+                for first, last, step in (
+                    (0.0, 0.002, 0.001),
+                    (0.002, 0.01, 0.0005),
+                    (0.01, 0.02, 0.001),
+                    (0.02, 0.05, 0.002),
+                    (0.05, 0.1, 0.005),
+                    (0.1, 0.3, 0.01),
+                    (0.3, 1.01, 0.02),
+                )
+            ]
+        ),
+        4,
+    )
+)
 #: The heavy prefill, where hits and misses are alike, is so many times the light one.
 _HEAVIER = 2.0
 
@@ -51,9 +69,7 @@ def add_percentiles(rows: Rows, hit_rate: Number, nodes_at: NodesAt) -> Rows:
     """Adds the percentiles to rows with turn figures and ``PREFILL_SLOPES``, at one hit rate or one for each."""
     if not isinstance(hit_rate, np.ndarray):
         return rows.with_figures(_percentiles(rows, nodes_at(float(hit_rate))))
-    misses = 1.0 - np.nan_to_num(hit_rate)
-    steps = np.rint(-np.log(np.clip(misses, _LEAST_MISSES, 1.0)) / _MISSES_STEP)
-    levels = np.where(misses < _LEAST_MISSES, 1.0, 1.0 - np.exp(-_MISSES_STEP * steps))
+    levels = _HIT_RATES[np.searchsorted((_HIT_RATES[:-1] + _HIT_RATES[1:]) / 2, np.nan_to_num(hit_rate))]
     found: dict[str, Array] = {}
     for level in np.unique(levels):
         here = np.flatnonzero(levels == level)
