@@ -86,6 +86,7 @@ def assert_same_points(drawn: list[dict[str, Any]], wanted: pl.DataFrame, x: pl.
     np.testing.assert_allclose([row[1:] for row in found], [row[1:] for row in expected], rtol=1e-9)
 
 
+PARTITION = "agent_points/hardware=h100-sxm/model=llama-3-1-70b/scenario=code-agent/part-0.parquet"
 LATENCY_S = pl.col("turn_latency_ms") / 1e3
 
 
@@ -208,6 +209,7 @@ def test_fixed_sessions_are_the_operating_points(page: Watched, lake: Path) -> N
     """32 code agents on 8 GPUs, as the scenario has them."""
     page.after(lambda: page.page.check("#c-on"))
     assert page.js("[explorer.state.c, explorer.state.g]") == [32, 8]
+    assert page.page.inner_text("#chart-heading") == "Llama 3.1 70B, Code agent, at 32 sessions on 8 GPUs"
     folder = current_release(lake).path / "operating_points"
     table = pl.read_parquet(folder / "**/*.parquet", hive_partitioning=True)
     solved = table.filter((pl.col("scenario") == "code-agent") & pl.col("feasible"))
@@ -325,6 +327,17 @@ def test_an_address_brings_the_view_back(page: Watched, browser: Browser, addres
             "llama-3-1-70b", "h100-sxm", "turn"]  # fmt: skip
         assert other.js("[explorer.state.z, explorer.state.h, explorer.state.logX]") == [None, None, False]
         assert other.complaints == []
+
+
+def test_files_of_another_release_are_said(page: Watched) -> None:
+    """Somebody writes the page anew while it is open."""
+    partition = "**/agent_points/hardware=h100-sxm/**/scenario=research-agent/**"
+    other = page.page.request.get(f"{page.address}/{PARTITION}").body()
+    page.page.route(partition, lambda route: route.fulfill(body=other))
+    page.page.select_option("[name=scenario]", "research-agent")
+    page.page.wait_for_selector("#problem:not([hidden])")
+    assert "reload it" in page.page.inner_text("#problem")
+    page.page.unroute(partition)
 
 
 def test_csv_has_every_point_with_every_digit(page: Watched, points: pl.DataFrame, tmp_path: Path) -> None:

@@ -72,19 +72,20 @@ export const Y_AXES = {
 };
 
 /** Limits that a user can set; each stands on one column. */
-export const LIMITS = /** @type {Record<string, { label: string, column: string, scale: number, atMost: boolean }>} */ ({
-  turnLimit: { label: "turn latency at most (s)", column: "turn_latency_ms", scale: 1e-3, atMost: true },
-  taskLimit: { label: "task time at most (s)", column: "task_time_s", scale: 1, atMost: true },
-  e2eLimit: {
-    label: "end-to-end tokens/s per user at least",
-    column: "e2e_tokens_per_s_per_user",
-    scale: 1,
-    atMost: false,
-  },
-  decodeLimit: {
-    label: "decode tokens/s per user at least",
-    column: "decode_tokens_per_s_per_user",
-    scale: 1,
-    atMost: false,
-  },
-});
+export const LIMITS =
+  /** @type {Record<string, { label: string, column: string, scale: number, atMost: boolean }>} */ ({
+    turnLimit: { label: "turn latency at most (s)", column: "turn_latency_ms", scale: 1e-3, atMost: true },
+    taskLimit: { label: "task time at most (s)", column: "task_time_s", scale: 1, atMost: true },
+    e2eLimit: {
+      label: "end-to-end tokens/s per user at least",
+      column: "e2e_tokens_per_s_per_user",
+      scale: 1,
+      atMost: false,
+    },
+    decodeLimit: {
+      label: "decode tokens/s per user at least",
+      column: "decode_tokens_per_s_per_user",
+      scale: 1,
+      atMost: false,
+    },
+  });

@@ -12,13 +12,26 @@ import { fillTable } from "./tables.js";
 export function showBest(worked, rows, chooser) {
   const { best, limits, y, x } = worked;
   byId("best-heading").textContent = limits.length ? "Best within the limits" : "Best without limits";
-  const head = ["GPU", "configuration", "engine", "turn latency, s", "task time, s", "e2e tokens/s/user", y.short, "sessions", "GPUs"];
+  const head = [
+    "GPU",
+    "configuration",
+    "engine",
+    "turn latency, s",
+    "task time, s",
+    "e2e tokens/s/user",
+    y.short,
+    "sessions",
+    "GPUs",
+  ];
   const lines = best.map(({ series, point }) => {
     if (point === null) return [series.label, "none within the limits", "", "–", "–", "–", "–", "–", "–"];
     const { figures } = point;
     return [
       series.label,
-      chooser(point, shape((name) => rows.value(point.row, name))),
+      chooser(
+        point,
+        shape((name) => rows.value(point.row, name)),
+      ),
       String(rows.value(point.row, "backend")),
       figure(figures.turn_latency_ms / 1e3),
       figure(figures.task_time_s),

@@ -132,7 +132,9 @@ export class Chart {
       event.preventDefault();
       return;
     }
-    const step = /** @type {Record<string, number>} */ ({ ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 })[event.key];
+    const step = /** @type {Record<string, number>} */ ({ ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 })[
+      event.key
+    ];
     if (step === undefined) return;
     event.preventDefault();
     const here = this.focused ?? points[0];
@@ -146,7 +148,10 @@ export class Chart {
     const next = series[(series.indexOf(here.series) + step + series.length) % series.length];
     const others = points.filter((one) => one.series === next);
     const distance = (/** @type {Drawn} */ one) => Math.abs(Math.log(one.x / here.x));
-    this.focus(others.reduce((best, one) => (distance(one) < distance(best) ? one : best)), true);
+    this.focus(
+      others.reduce((best, one) => (distance(one) < distance(best) ? one : best)),
+      true,
+    );
   }
 }
 

@@ -58,7 +58,8 @@ export function wireControls(change, scenario) {
     else if (name in LIMITS) change({ [name]: number !== null && number > 0 ? number : null });
     else if (id === "z-range") change({ z: zOfStep(Number(value), scenario().think_time_s) });
     else if (id === "z" && number !== null && number >= 0) change({ z: number });
-    else if (id === "h-range" || (id === "h" && number !== null && number >= 0 && number <= 1)) change({ h: Number(value) });
+    else if (id === "h-range" || (id === "h" && number !== null && number >= 0 && number <= 1))
+      change({ h: Number(value) });
     else if (id === "c-on") change({ c: checked ? (scenario().scenario_sessions ?? 16) : null });
     else if (id === "c-range") change({ c: cOfStep(Number(value)) });
     else if (id === "c" && number !== null && number >= 1) change({ c: Math.round(number) });
@@ -77,9 +78,17 @@ export function wireControls(change, scenario) {
  */
 export function showControls(index, state, scenario, offers) {
   const models = index.models.filter((one) => one.model in index.agent_points);
-  fillSelect(field("model"), models.map((one) => [one.model, one.model_name]), state.model);
+  fillSelect(
+    field("model"),
+    models.map((one) => [one.model, one.model_name]),
+    state.model,
+  );
   const scenarios = index.scenarios.filter((one) => one.scenario in (index.agent_points[state.model] ?? {}));
-  fillSelect(field("scenario"), scenarios.map((one) => [one.scenario, one.scenario_name]), state.scenario);
+  fillSelect(
+    field("scenario"),
+    scenarios.map((one) => [one.scenario, one.scenario_name]),
+    state.scenario,
+  );
   const precisions = /** @type {[string, string][]} */ (offers.dtypes.map((dtype) => [dtype, dtype]));
   if (precisions.length > 1) precisions.push(["all", "all, side by side"]);
   fillSelect(field("dtype"), precisions, state.dtype);
@@ -87,7 +96,11 @@ export function showControls(index, state, scenario, offers) {
   const named = (/** @type {Record<string, import("./axes.js").Axis>} */ axes) =>
     /** @type {[string, string][]} */ (Object.entries(axes).map(([id, axis]) => [id, `${axis.title} ${better(axis)}`]));
   fillSelect(field("x"), named(X_AXES), state.x);
-  fillSelect(field("y"), named(Y_AXES).filter(([id]) => id !== "cost" || offers.hasCost), state.y);
+  fillSelect(
+    field("y"),
+    named(Y_AXES).filter(([id]) => id !== "cost" || offers.hasCost),
+    state.y,
+  );
   for (const name of /** @type {const} */ (["logX", "logY", "below", "beyond"])) field(name).checked = state[name];
   for (const name of Object.keys(LIMITS)) show(field(name), /** @type {any} */ (state)[name]);
   showHardware(index, state);

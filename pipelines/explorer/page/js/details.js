@@ -19,7 +19,8 @@ export function facts(rows, point, hardwareName, hitRate) {
     ["Precision", precision.join(", ")],
   ];
   if (get("serving_mode") === "agg") {
-    if (!point.atWall && get("batch_per_rank") !== null) told.push(["Batch", `${figure(get("batch_per_rank"))} a rank`]);
+    if (!point.atWall && get("batch_per_rank") !== null)
+      told.push(["Batch", `${figure(get("batch_per_rank"))} a rank`]);
   } else told.push(["Batch", `prefill ${figure(get("prefill_batch"))}, decode ${figure(get("decode_batch"))}`]);
   told.push(
     ["Sessions", `${figure(figures.sessions)} a replica; ${figure(inFlight)} in flight on average`],
@@ -39,7 +40,10 @@ export function facts(rows, point, hardwareName, hitRate) {
   told.push(["Binding limit", limitInWords(get("binding_limit"))]);
   const error = get("expected_error_fraction");
   const band = error === null ? "error not evaluated" : `expected error ${figure(100 * error)} %`;
-  told.push(["From", `${methodInWords(get("transfer_method"))}; ${band}${get("extrapolated") ? "; extrapolated" : ""}`]);
+  told.push([
+    "From",
+    `${methodInWords(get("transfer_method"))}; ${band}${get("extrapolated") ? "; extrapolated" : ""}`,
+  ]);
   if (point.admitted !== undefined) {
     told.push(["Note", `memory admits ${figure(point.admitted)} of the sessions wanted on a replica`]);
   } else if (point.reason !== null) told.push(["Not possible", reasonInWords(point.reason)]);
@@ -51,7 +55,10 @@ export function facts(rows, point, hardwareName, hitRate) {
 export function moreFacts(rows, point) {
   const get = (/** @type {string} */ name) => rows.value(point.row, name);
   return [
-    ["KV of a session", `${memory(get("kv_bytes_per_session_mean"))} mean, ${memory(get("kv_bytes_per_session_peak"))} peak`],
+    [
+      "KV of a session",
+      `${memory(get("kv_bytes_per_session_mean"))} mean, ${memory(get("kv_bytes_per_session_peak"))} peak`,
+    ],
     ["KV memory", `${memory(get("kv_bytes_available"))} a replica`],
     ["Source", `${get("source")}: ${get("source_file")}, row ${get("source_row")}`],
     ["Point", get("point_id")],

@@ -89,8 +89,7 @@ export function sessionsAtWall(sessions0, latency0S, sessions1, latency1S, think
   const half = (atZero - slope * slots) / 2;
   const constant = slots * (atZero + thinkTimeS);
   const distance = Math.sqrt(Math.max(half * half + slope * constant, 0));
-  const root =
-    half >= 0 ? constant / Math.max(half + distance, 1e-300) : (distance - half) / (slope === 0 ? 1 : slope);
+  const root = half >= 0 ? constant / Math.max(half + distance, 1e-300) : (distance - half) / (slope === 0 ? 1 : slope);
   return Math.min(mostParked, root, sessions1);
 }
 

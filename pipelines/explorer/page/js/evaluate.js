@@ -161,9 +161,7 @@ export function curvesOf(rows, points) {
     else curves.set(key, [point]);
   }
   for (const curve of curves.values()) {
-    curve.sort(
-      (one, other) => batch[one.row] - batch[other.row] || one.figures.sessions - other.figures.sessions,
-    );
+    curve.sort((one, other) => batch[one.row] - batch[other.row] || one.figures.sessions - other.figures.sessions);
   }
   return [...curves.values()];
 }

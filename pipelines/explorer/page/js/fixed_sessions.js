@@ -29,7 +29,12 @@ export function atSessions(rows, points, sessions, gpus, knobs) {
     const point = solved(rows, curve, wanted, knobs);
     if (point === null) continue;
     const short = wanted < share;
-    found.push({ ...point, feasible: point.feasible && !short, beyondWall: short, admitted: short ? wanted : undefined });
+    found.push({
+      ...point,
+      feasible: point.feasible && !short,
+      beyondWall: short,
+      admitted: short ? wanted : undefined,
+    });
   }
   return found;
 }
@@ -65,7 +70,11 @@ function solved(rows, curve, wanted, knobs) {
     if (!alone && !isEnd) return null;
     const from = alone ? first : last;
     if (!isRunnable(from)) return null;
-    return { ...base, row: from.row, figures: figuresOf(rows, from.row, wanted, from.figures.turn_latency_ms / 1e3, knobs) };
+    return {
+      ...base,
+      row: from.row,
+      figures: figuresOf(rows, from.row, wanted, from.figures.turn_latency_ms / 1e3, knobs),
+    };
   }
   const [low, high] = [curve[at], curve[at + 1]];
   if (!isRunnable(low) || !isRunnable(high)) return null;

@@ -10,7 +10,7 @@ export function frontier(cost, gain) {
   /** @type {number[]} */
   const kept = [];
   let best = -Infinity;
-  for (let start = 0; start < order.length; ) {
+  for (let start = 0; start < order.length;) {
     const here = cost[order[start]];
     const highest = gain[order[start]];
     let end = start;

@@ -45,15 +45,29 @@ export class Rows {
   }
 }
 
+/** @type {Index | null} */
+let index = null;
 /** @type {Map<string, Promise<Rows>>} */
 const fetched = new Map();
 
 /** @returns {Promise<Index>} */
-export const fetchIndex = async () => (await fetchFile("index.json")).json();
+export async function fetchIndex() {
+  index = await (await fetchFile("index.json", { cache: "no-cache" })).json();
+  return /** @type {Index} */ (index);
+}
 
 /** @param {string[]} hardware @param {string} model @param {string} scenario */
-export const agentPoints = (hardware, model, scenario) =>
-  fetchAll(hardware, (gpu) => `agent_points/hardware=${gpu}/model=${model}/scenario=${scenario}/part-0.parquet`);
+export async function agentPoints(hardware, model, scenario) {
+  const rows = await fetchAll(
+    hardware,
+    (gpu) => `agent_points/hardware=${gpu}/model=${model}/scenario=${scenario}/part-0.parquet`,
+  );
+  const counts = /** @type {Index} */ (index).agent_points[model][scenario];
+  if (rows.count !== hardware.reduce((sum, gpu) => sum + counts[gpu], 0)) {
+    throw new Error("The files beside the page are not those of the release that it was opened with: reload it.");
+  }
+  return rows;
+}
 
 /** @param {string[]} hardware @param {string} model */
 export const servingPoints = (hardware, model) =>
@@ -67,9 +81,14 @@ export const turnDifferences = (hardware, model, scenario) =>
 export const turnWork = async (model, scenario) =>
   (await fetchFile(`turns/model=${model}/scenario=${scenario}.json`)).json();
 
-/** @param {string} path @returns {Promise<Response>} */
-async function fetchFile(path) {
-  const response = await fetch(new URL(path, document.baseURI));
+/**
+ * The release stands in the address, so that no cache between gives the rows of an earlier one.
+ * @param {string} path @param {RequestInit} [options] @returns {Promise<Response>}
+ */
+async function fetchFile(path, options) {
+  const address = new URL(path, document.baseURI);
+  if (index !== null) address.searchParams.set("release", index.release);
+  const response = await fetch(address, options);
   if (!response.ok) throw new Error(`${path} cannot be read (${response.status}).`);
   return response;
 }
@@ -135,5 +154,9 @@ function concatenated(parts) {
     }
     columns[name] = into;
   }
-  return new Rows(count, columns, parts.flatMap((part) => part.hardware));
+  return new Rows(
+    count,
+    columns,
+    parts.flatMap((part) => part.hardware),
+  );
 }

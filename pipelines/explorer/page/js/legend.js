@@ -48,10 +48,18 @@ export function markKey(list, state, hasLimits) {
   const ink = { fill: "currentColor" };
   const line = { fill: "none", stroke: "currentColor", "stroke-width": ".25" };
   const marks = [entry(swatch(symbolPath("circle"), ink), "on the frontier")];
-  if (state.below) marks.push(entry(swatch("M-.45 0a.45 .45 0 1 0 .9 0a.45 .45 0 1 0 -.9 0Z", { ...ink, opacity: ".45" }), "below it"));
+  if (state.below)
+    marks.push(
+      entry(swatch("M-.45 0a.45 .45 0 1 0 .9 0a.45 .45 0 1 0 -.9 0Z", { ...ink, opacity: ".45" }), "below it"),
+    );
   if (state.beyond) {
     marks.push(entry(swatch("M0-1V1", { ...line, "stroke-width": ".4" }), "the curve meets the KV wall"));
-    marks.push(entry(swatch("M-.45 0a.45 .45 0 1 0 .9 0a.45 .45 0 1 0 -.9 0Z", { ...line, opacity: ".6" }), "beyond the wall: memory does not hold its sessions"));
+    marks.push(
+      entry(
+        swatch("M-.45 0a.45 .45 0 1 0 .9 0a.45 .45 0 1 0 -.9 0Z", { ...line, opacity: ".6" }),
+        "beyond the wall: memory does not hold its sessions",
+      ),
+    );
   }
   if (hasLimits) marks.push(entry(swatch("M-1 0a1 1 0 1 0 2 0a1 1 0 1 0 -2 0Z", line), "best within the limits"));
   list.replaceChildren(...marks);

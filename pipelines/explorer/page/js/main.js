@@ -12,7 +12,7 @@ import { inks } from "./palette.js";
 import { lookOf } from "./looks.js";
 import { showSideBySide } from "./side.js";
 import { DEFAULTS, fromHash, toHash } from "./state.js";
-import { statusOf } from "./status.js";
+import { changesOf, statusOf } from "./status.js";
 import { PAGE_ROWS, download, fillPoints, pointsAsCsv, tablePoints } from "./tables.js";
 import { wireTheme } from "./theme.js";
 import { showTurns, turnsOf } from "./turns_view.js";
@@ -49,7 +49,8 @@ function stateOf(hash) {
   const model = said.model && said.model in index.agent_points ? said.model : index.first.model;
   const scenarios = index.agent_points[model];
   const scenario =
-    [said.scenario, index.first.scenario].find((slug) => slug !== undefined && slug in scenarios) ?? Object.keys(scenarios)[0];
+    [said.scenario, index.first.scenario].find((slug) => slug !== undefined && slug in scenarios) ??
+    Object.keys(scenarios)[0];
   const there = scenarios[scenario];
   const wanted = (said.hardware ?? []).filter((gpu) => gpu in there);
   const first = index.first.hardware.filter((gpu) => gpu in there);
@@ -66,8 +67,12 @@ async function change(changes) {
   const next = { ...state, ...changes };
   const hardware = next.hardware.length ? next.hardware : state.hardware.slice(0, 1);
   // colours stay with a GPU while others come and go
-  next.hardware = [...state.hardware.filter((gpu) => hardware.includes(gpu)), ...hardware.filter((gpu) => !state.hardware.includes(gpu))];
-  if ("scenario" in changes || "model" in changes) Object.assign(next, { z: null, h: null, c: null, point: null, workload: null });
+  next.hardware = [
+    ...state.hardware.filter((gpu) => hardware.includes(gpu)),
+    ...hardware.filter((gpu) => !state.hardware.includes(gpu)),
+  ];
+  if ("scenario" in changes || "model" in changes)
+    Object.assign(next, { z: null, h: null, c: null, point: null, workload: null });
   if ("c" in changes && state.c === null) next.g = scenarioOf(index, next).scenario_gpus ?? DEFAULTS.g;
   state = stateOf(toHash(next));
   page = 0;
@@ -142,13 +147,18 @@ function showScenario(scenario, ownHits) {
 async function showChart() {
   const { x, y, counts, series } = worked;
   const model = index.models.find((one) => one.model === state.model)?.model_name ?? state.model;
-  byId("chart-heading").textContent = `${model}, ${worked.scenario.scenario_name}`;
+  byId("chart-heading").textContent = `${model}, ${worked.scenario.scenario_name}${changesOf(worked, state)}`;
   seriesLegend(byId("legend"), series, state);
   markKey(byId("marks"), state, worked.limits.length > 0);
   const narrow = byId("chart").clientWidth < 480;
   const description = `${y.title} against ${x.title.toLowerCase()} of ${series.map((one) => one.label).join(", ")}: ${counted(counts.frontier, "frontier point")}.`;
   await chart.draw(
-    { ...lookOf(series, state, inks()), x: { title: x.title, log: state.logX, domain: worked.domain.x }, y: { title: y.title, log: state.logY, domain: worked.domain.y }, description },
+    {
+      ...lookOf(series, state, inks()),
+      x: { title: x.title, log: state.logX, domain: worked.domain.x },
+      y: { title: y.title, log: state.logY, domain: worked.domain.y },
+      description,
+    },
     worked.layers,
     narrow ? 360 : 470,
   );
@@ -209,7 +219,10 @@ function wireTable() {
     page = 0;
     showTable();
   });
-  for (const [id, step] of /** @type {[string, number][]} */ ([["previous", -1], ["next", 1]])) {
+  for (const [id, step] of /** @type {[string, number][]} */ ([
+    ["previous", -1],
+    ["next", 1],
+  ])) {
     byId(id).addEventListener("click", () => {
       page += step;
       showTable();
@@ -218,7 +231,10 @@ function wireTable() {
   byId("csv").addEventListener("click", () => {
     const kind = /** @type {HTMLSelectElement} */ (byId("table-kind")).value;
     const what = { model: state.model, scenario: state.scenario, release: index.release };
-    download(`agent-pareto-${state.model}-${state.scenario}-${kind}.csv`, pointsAsCsv(rows, worked, tablePoints(worked, kind), what));
+    download(
+      `agent-pareto-${state.model}-${state.scenario}-${kind}.csv`,
+      pointsAsCsv(rows, worked, tablePoints(worked, kind), what),
+    );
   });
 }
 

@@ -3,7 +3,16 @@
 
 const LIGHT = ["#0072B2", "#D55E00", "#00825F", "#A8478F", "#B97A00", "#3A9BD0", "#5C6470", "#8A1F4D"];
 const DARK = ["#5AB4F0", "#FF8552", "#34CBA0", "#DE93C8", "#F2B134", "#A5DCFA", "#C3CAD4", "#E27CA4"];
-export const SHAPES = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left"];
+export const SHAPES = [
+  "circle",
+  "square",
+  "triangle-up",
+  "diamond",
+  "triangle-down",
+  "cross",
+  "triangle-right",
+  "triangle-left",
+];
 
 /** @param {number} place @param {boolean} dark */
 export const colour = (place, dark) => (dark ? DARK : LIGHT)[place % LIGHT.length];

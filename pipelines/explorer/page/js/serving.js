@@ -10,7 +10,8 @@ import { workOut } from "./view.js";
 
 /** @param {Rows} rows @param {number} row */
 function workloadOf(rows, row) {
-  const of = (/** @type {string} */ name) => rows.value(row, `${name}_nominal_tokens`) ?? rows.value(row, `${name}_tokens`);
+  const of = (/** @type {string} */ name) =>
+    rows.value(row, `${name}_nominal_tokens`) ?? rows.value(row, `${name}_tokens`);
   return [of("isl"), of("osl"), rows.value(row, "prefix_tokens") ?? 0].map((tokens) => Math.round(tokens)).join("/");
 }
 
@@ -38,9 +39,14 @@ export function workloads(rows) {
     });
 }
 
-
 /** @type {Axis} */
-const X = { title: "Decode tokens/s per user", short: "decode tokens/s/user", column: "speed", scale: 1, lowerIsBetter: false };
+const X = {
+  title: "Decode tokens/s per user",
+  short: "decode tokens/s/user",
+  column: "speed",
+  scale: 1,
+  lowerIsBetter: false,
+};
 /** @type {Axis} */
 const Y = {
   title: "Output tokens/s per GPU",

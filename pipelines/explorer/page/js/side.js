@@ -22,8 +22,14 @@ export async function showSideBySide(index, state, agents, serving, nameOf, chan
   if (!wired) select.addEventListener("change", () => change({ workload: select.value }));
   wired = true;
   const offered = workloads(serving);
-  const workload = offered.some((one) => one.id === state.workload) ? /** @type {string} */ (state.workload) : offered[0]?.id;
-  fillSelect(select, offered.map((one) => [one.id, one.label]), workload);
+  const workload = offered.some((one) => one.id === state.workload)
+    ? /** @type {string} */ (state.workload)
+    : offered[0]?.id;
+  fillSelect(
+    select,
+    offered.map((one) => [one.id, one.label]),
+    workload,
+  );
   const sides = sideBySide(index, state, agents, serving, workload, nameOf);
   charts ??= { standard: sideChart("standard"), agents: sideChart("agents") };
   const series = standardSeries(serving, workload, state, nameOf);
@@ -34,7 +40,12 @@ export async function showSideBySide(index, state, agents, serving, nameOf, chan
     const drawn = sides[name];
     const empty = { below: [], beyond: [], walls: [], best: [], excluded: [], limits: [] };
     await charts[name].draw(
-      { ...lookOf(series, state, inks()), x: sides.x, y: sides.y, description: `${title}: ${sides.y.title} against ${sides.x.title.toLowerCase()}.` },
+      {
+        ...lookOf(series, state, inks()),
+        x: sides.x,
+        y: sides.y,
+        description: `${title}: ${sides.y.title} against ${sides.x.title.toLowerCase()}.`,
+      },
       { ...empty, frontier: drawn },
       byId(name).clientWidth < 480 ? 300 : 330,
     );
@@ -45,7 +56,8 @@ export async function showSideBySide(index, state, agents, serving, nameOf, chan
     const agentsBest = sides.best.agents.find((other) => other.label === one.label)?.value ?? 0;
     return `${one.label} ${figure(one.value)} → ${figure(agentsBest)}`;
   });
-  byId("side-note").textContent = `Highest output tokens/s per GPU, single requests → agents: ${told.join("; ")}. Both axes are logarithmic and the same on both sides.`;
+  byId("side-note").textContent =
+    `Highest output tokens/s per GPU, single requests → agents: ${told.join("; ")}. Both axes are logarithmic and the same on both sides.`;
   Object.assign(/** @type {any} */ (globalThis).explorer, { sides, serving, workload });
 }
 
@@ -62,7 +74,10 @@ function sideChart(name) {
         return;
       }
       title ||= caption.textContent ?? "";
-      const rows = name === "standard" ? /** @type {any} */ (globalThis).explorer.serving : /** @type {any} */ (globalThis).explorer.rows;
+      const rows =
+        name === "standard"
+          ? /** @type {any} */ (globalThis).explorer.serving
+          : /** @type {any} */ (globalThis).explorer.rows;
       const told = shape((column) => rows.value(drawn.point.row, column));
       caption.textContent = `${told}: ${figure(drawn.y)} output tokens/s per GPU at ${figure(drawn.x)} tokens/s per user`;
     },

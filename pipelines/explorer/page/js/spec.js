@@ -49,7 +49,14 @@ function channel(scale, ticks, inks, more) {
     scale: scale.log
       ? { type: "log", domain: scale.domain, nice: false }
       : { type: "linear", domain: scale.domain, nice: false, zero: false },
-    axis: { title: scale.title, format: ",.3~r", tickCount: ticks, ...(values && { values }), labelOverlap: true, ...more },
+    axis: {
+      title: scale.title,
+      format: ",.3~r",
+      tickCount: ticks,
+      ...(values && { values }),
+      labelOverlap: true,
+      ...more,
+    },
   };
 }
 
@@ -103,12 +110,29 @@ export function specification({ width, height, x, y, series, colours, shapes, da
       },
       {
         data: { name: "walls" },
-        mark: { type: "point", filled: false, shape: "stroke", angle: 90, size: 150, strokeWidth: 2, opacity: 0.8, clip: true },
+        mark: {
+          type: "point",
+          filled: false,
+          shape: "stroke",
+          angle: 90,
+          size: 150,
+          strokeWidth: 2,
+          opacity: 0.8,
+          clip: true,
+        },
         encoding: { ...at, color: colour },
       },
       {
         data: { name: "frontier" },
-        mark: { type: "point", filled: true, size: narrow ? 46 : 58, opacity: 1, stroke: inks.paper, strokeWidth: 1, clip: true },
+        mark: {
+          type: "point",
+          filled: true,
+          size: narrow ? 46 : 58,
+          opacity: 1,
+          stroke: inks.paper,
+          strokeWidth: 1,
+          clip: true,
+        },
         encoding: { ...at, fill: colour, shape },
       },
       {
@@ -118,7 +142,18 @@ export function specification({ width, height, x, y, series, colours, shapes, da
       },
       {
         data: { name: "limits" },
-        mark: { type: "text", color: inks.text, align: "right", baseline: "top", dx: -4, dy: 2, fontSize: 12, angle: 0, y: 0, clip: true },
+        mark: {
+          type: "text",
+          color: inks.text,
+          align: "right",
+          baseline: "top",
+          dx: -4,
+          dy: 2,
+          fontSize: 12,
+          angle: 0,
+          y: 0,
+          clip: true,
+        },
         encoding: { x: at.x, text: { field: "label" } },
       },
       {
@@ -128,7 +163,16 @@ export function specification({ width, height, x, y, series, colours, shapes, da
       },
       {
         data: { name: "focus" },
-        mark: { type: "point", filled: false, shape: "circle", size: 170, color: inks.text, strokeWidth: 2, opacity: 1, clip: true },
+        mark: {
+          type: "point",
+          filled: false,
+          shape: "circle",
+          size: 170,
+          color: inks.text,
+          strokeWidth: 2,
+          opacity: 1,
+          clip: true,
+        },
         encoding: at,
       },
     ],
@@ -156,10 +200,22 @@ export function smallSpecification({ width, height, title, values, colours, inks
     config: configuration(inks),
     mark: { type: "line", strokeWidth: 2, point: turns > 40 ? false : { size: 34, filled: true } },
     encoding: {
-      x: { field: "turn", type: "quantitative", scale: { zero: false, nice: false }, axis: { title: "turn", tickMinStep: 1, tickCount: 6 } },
+      x: {
+        field: "turn",
+        type: "quantitative",
+        scale: { zero: false, nice: false },
+        axis: { title: "turn", tickMinStep: 1, tickCount: 6 },
+      },
       y: { field: "value", type: "quantitative", axis: { title, tickCount: 5, format: ",.4~r", ...TITLE_ABOVE } },
       color: colour,
-      ...(!one && { shape: { field: "kind", type: "nominal", legend: null, scale: { domain: ["hit", "miss"], range: ["circle", "square"] } } }),
+      ...(!one && {
+        shape: {
+          field: "kind",
+          type: "nominal",
+          legend: null,
+          scale: { domain: ["hit", "miss"], range: ["circle", "square"] },
+        },
+      }),
     },
   };
 }

@@ -70,10 +70,35 @@ export function fillPoints(table, rows, worked, points, chooser) {
 }
 
 const IDENTITY = [
-  "point_id", "source", "source_file", "source_row", "weight_dtype", "kv_dtype", "backend", "backend_version",
-  "serving_mode", "tp", "pp", "dp", "moe_tp", "moe_ep", "prefill_workers", "prefill_tp", "prefill_pp", "prefill_dp",
-  "decode_workers", "decode_tp", "decode_pp", "decode_dp", "gpus_per_replica", "concurrency_reported",
-  "batch_per_rank", "transfer_method", "expected_error_fraction", "extrapolated", "binding_limit",
+  "point_id",
+  "source",
+  "source_file",
+  "source_row",
+  "weight_dtype",
+  "kv_dtype",
+  "backend",
+  "backend_version",
+  "serving_mode",
+  "tp",
+  "pp",
+  "dp",
+  "moe_tp",
+  "moe_ep",
+  "prefill_workers",
+  "prefill_tp",
+  "prefill_pp",
+  "prefill_dp",
+  "decode_workers",
+  "decode_tp",
+  "decode_pp",
+  "decode_dp",
+  "gpus_per_replica",
+  "concurrency_reported",
+  "batch_per_rank",
+  "transfer_method",
+  "expected_error_fraction",
+  "extrapolated",
+  "binding_limit",
 ];
 
 /**
@@ -85,16 +110,33 @@ export function pointsAsCsv(rows, worked, points, what) {
   const axes = [...Object.values(X_AXES), ...Object.values(Y_AXES)].map((axis) => axis.column);
   const figures = [...new Set(["sessions", "max_sessions", "activity_fraction", "ttft_ms", "tpot_ms", ...axes])];
   const head = [
-    "release", "model", "scenario", "hardware", "think_time_s", "cache_hit_rate", ...IDENTITY, ...figures,
-    "at_kv_wall", "feasible", "infeasible_reason", "on_drawn_frontier",
+    "release",
+    "model",
+    "scenario",
+    "hardware",
+    "think_time_s",
+    "cache_hit_rate",
+    ...IDENTITY,
+    ...figures,
+    "at_kv_wall",
+    "feasible",
+    "infeasible_reason",
+    "on_drawn_frontier",
   ];
   const best = new Set(worked.series.flatMap((series) => series.frontier));
   const lines = points.map(({ point }) => [
-    what.release, what.model, what.scenario, rows.hardware[point.row], worked.knobs.z,
+    what.release,
+    what.model,
+    what.scenario,
+    rows.hardware[point.row],
+    worked.knobs.z,
     worked.knobs.h ?? rows.value(point.row, "cache_hit_rate"),
     ...IDENTITY.map((name) => rows.value(point.row, name)),
     ...figures.map((name) => /** @type {any} */ (point.figures)[name]),
-    point.atWall, point.feasible, point.reason, best.has(point),
+    point.atWall,
+    point.feasible,
+    point.reason,
+    best.has(point),
   ]);
   return [head, ...lines].map((cells) => cells.map(csvCell).join(",")).join("\r\n") + "\r\n";
 }

@@ -12,7 +12,8 @@ function stored() {
   }
 }
 
-export const isDark = () => (document.documentElement.dataset.theme ?? (preference.matches ? "dark" : "light")) === "dark";
+export const isDark = () =>
+  (document.documentElement.dataset.theme ?? (preference.matches ? "dark" : "light")) === "dark";
 
 /** @param {HTMLButtonElement} button @param {() => void} onChange */
 export function wireTheme(button, onChange) {

@@ -65,7 +65,10 @@ function endsOf(rows, point, points) {
   if (point.ends) return point.ends;
   if (!point.atWall) return { low: point.row, high: point.row, share: 0 };
   const key = curveKey(rows, point);
-  const [curve] = curvesOf(rows, points.filter((one) => curveKey(rows, one) === key));
+  const [curve] = curvesOf(
+    rows,
+    points.filter((one) => curveKey(rows, one) === key),
+  );
   const at = curve?.findIndex((one, place) => one.feasible && curve[place + 1]?.beyondWall) ?? -1;
   if (at < 0) return null;
   const [low, high] = [curve[at], curve[at + 1]];

@@ -19,11 +19,17 @@ const PICTURES = {
   "turns-kv": { title: "KV of a session (GB)", lines: [["", (turn) => turn.kv_bytes / 1e9]] },
   "turns-ttft": {
     title: "Time to first token (s)",
-    lines: [["hit", (turn) => turn.ttft_on_hit_ms / 1e3], ["miss", (turn) => turn.ttft_on_miss_ms / 1e3]],
+    lines: [
+      ["hit", (turn) => turn.ttft_on_hit_ms / 1e3],
+      ["miss", (turn) => turn.ttft_on_miss_ms / 1e3],
+    ],
   },
   "turns-latency": {
     title: "Turn latency R (s)",
-    lines: [["hit", (turn) => turn.latency_on_hit_ms / 1e3], ["miss", (turn) => turn.latency_on_miss_ms / 1e3]],
+    lines: [
+      ["hit", (turn) => turn.latency_on_hit_ms / 1e3],
+      ["miss", (turn) => turn.latency_on_miss_ms / 1e3],
+    ],
   },
 };
 /** @type {Map<string, any>} */
@@ -62,14 +68,31 @@ export async function showTurns(turns, worked, rows, point) {
     /** @type {HTMLElement} */ (box.parentElement).hidden = values.some(({ value }) => Number.isNaN(value));
     if (/** @type {HTMLElement} */ (box.parentElement).hidden) continue;
     views.get(id)?.finalize();
-    const spec = smallSpecification({ width: Math.max(200, box.clientWidth), height: 200, title, values, colours, inks: inks() });
+    const spec = smallSpecification({
+      width: Math.max(200, box.clientWidth),
+      height: 200,
+      title,
+      values,
+      colours,
+      inks: inks(),
+    });
     const view = new View(parse(compile(/** @type {any} */ (spec)).spec), { renderer: "canvas" });
     views.set(id, view);
     await view.initialize(box).runAsync();
     box.setAttribute("role", "img");
     box.setAttribute("aria-label", `${title} by turn; the table below has the figures`);
   }
-  const head = ["turn", "context, tokens", "KV, GB", "new on a hit", "TTFT, s", "R, s", "new on a miss", "TTFT, s", "R, s"];
+  const head = [
+    "turn",
+    "context, tokens",
+    "KV, GB",
+    "new on a hit",
+    "TTFT, s",
+    "R, s",
+    "new on a miss",
+    "TTFT, s",
+    "R, s",
+  ];
   const lines = turns.map((turn) =>
     [
       turn.turn,

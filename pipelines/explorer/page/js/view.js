@@ -29,7 +29,10 @@ export function knobsOf(index, state) {
     outputTokens: scenario.output_tokens_per_turn,
     z,
     zMoved: z !== scenario.think_time_s,
-    h: X_AXES[state.x].ofOneRow ? null : state.h,
+    h:
+      X_AXES[state.x].ofOneRow || (state.h === scenario.cache_hit_rate && scenario.cache_model === "fixed")
+        ? null
+        : state.h,
     closedLoop: /** @type {any} */ (index.closed_loop),
   };
 }
@@ -131,8 +134,17 @@ function domainOf(series, state, x, y) {
   let from = series.flatMap((one) => one.frontier);
   if (from.length === 0) from = series.flatMap((one) => one.beyond);
   return {
-    x: rangeOf(from.map((point) => coordinate(point, x)), state.logX, x.lowerIsBetter ? 0.1 : 0.04),
-    y: rangeOf(from.map((point) => coordinate(point, y)), state.logY, 0.06, !state.logY),
+    x: rangeOf(
+      from.map((point) => coordinate(point, x)),
+      state.logX,
+      x.lowerIsBetter ? 0.1 : 0.04,
+    ),
+    y: rangeOf(
+      from.map((point) => coordinate(point, y)),
+      state.logY,
+      0.06,
+      !state.logY,
+    ),
   };
 }
 
