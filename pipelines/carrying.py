@@ -20,7 +20,7 @@ from schemas.tables import TABLES
 from transforms.agent_points.carry import Setting, carry_prepared
 from transforms.agent_points.idle_kv import scenario_under
 from transforms.agent_points.mixing import mix_components
-from transforms.agent_points.prepare import prepare_points
+from transforms.agent_points.prepare import PreparedPoints, prepare_points
 from transforms.frontier import mark_frontiers
 from transforms.operating_points import operating_points
 from transforms.synthesize import synthesize_points
@@ -28,6 +28,8 @@ from transforms.synthesize import synthesize_points
 CARRYING = "Carrying points to agents"
 #: Agent points that are validated and written together.
 BATCH_ROWS = 100_000
+#: Serving points of one model that are prepared together, more of one GPU excepted.
+PREPARED_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -94,13 +96,17 @@ def carry_partition(
     spec = models.get(partition.model)
     prepared = prepare_points(partition.points, spec, hardware)
     for scenario in scenarios:
-        setting = Setting(scenario_under(scenario, options), spec, hardware, options)
-        carried = mark_frontiers(carry_prepared(prepared, setting))
-        yield Carried(
-            in_columns_of(carried, "agent_points"),
-            operating_points(carried, setting),
-            mix_components(carried, setting.scenario),
-        )
+        yield _carry_to(Setting(scenario_under(scenario, options), spec, hardware, options), prepared)
+
+
+def _carry_to(setting: Setting, prepared: PreparedPoints) -> Carried:
+    """Points at one scenario."""
+    carried = mark_frontiers(carry_prepared(prepared, setting))
+    return Carried(
+        in_columns_of(carried, "agent_points"),
+        operating_points(carried, setting),
+        mix_components(carried, setting.scenario),
+    )
 
 
 def compute(jobs: Sequence[Job], place: Workplace) -> list[PartitionRecord]:
@@ -123,9 +129,19 @@ def compute(jobs: Sequence[Job], place: Workplace) -> list[PartitionRecord]:
 
 
 def _carry_job(job: Job, place: Workplace) -> Iterator[Carried]:
-    """The job's partitions at each scenario, all hardware of one scenario at once."""
-    hardware = {key.hardware: None for key in job.hashes}
-    points = _read_serving_points(job.model, hardware, place.release)
+    """The job's partitions at each scenario, some hardware at once: configurations never span it."""
+    frames: list[pl.DataFrame] = []
+    hardware = list(dict.fromkeys(key.hardware for key in job.hashes))
+    for gpu in hardware:
+        frames.append(_read_serving_points(job.model, [gpu], place.release))
+        if gpu == hardware[-1] or sum(frame.height for frame in frames) >= PREPARED_ROWS:
+            yield from _carry_points(pl.concat(frames), job, place)
+            frames.clear()
+
+
+def _carry_points(points: pl.DataFrame, job: Job, place: Workplace) -> Iterator[Carried]:
+    """Serving points of the job at each scenario that their partitions are missing."""
+    hardware = points["hardware"].unique(maintain_order=True).to_list()
     wanted: dict[tuple[str, ...], list[Scenario]] = {}
     for scenario in place.scenarios:
         gpus = tuple(gpu for gpu in hardware if Key(gpu, job.model, scenario.slug) in job.hashes)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import metadata
 from typing import Any
@@ -179,7 +179,10 @@ def plan_partitions(points: pl.DataFrame) -> list[Partition]:
 def divide(
     prepared: Prepared, partitions: Sequence[Partition], previous: Previous | None, release: ReleaseWriter
 ) -> Division:
-    """Puts into the release what is as in ``previous``, and the other serving points; the rest are jobs."""
+    """Puts into the release what is as in ``previous``, and the other serving points; the rest are jobs.
+
+    ``prepared`` lets go of the serving points then: a large collection of them takes gigabytes.
+    """
     every_point = pl.concat([partition.points for partition in partitions])
     write_dimensions(every_point, prepared.hardware, prepared.models, prepared.scenarios, release)
     hasher = PartitionHasher(prepared.hardware, prepared.models, prepared.scenarios, prepared.options.mapping)
@@ -198,6 +201,9 @@ def divide(
         wanted = {key: sha256 for key, sha256 in missing.items() if key.scenario is not None}
         if wanted:
             jobs.append(Job(partition.model, wanted))
+    # whoever computes reads them from the release; in memory one of each GPU and model is left for the summary
+    read = prepared.inputs.serving_points.unique(["hardware", "model"], keep="first", maintain_order=True)
+    prepared.inputs = replace(prepared.inputs, serving_points=read.rechunk())
     progress().start(CARRYING, len(jobs))
     return Division(kept, jobs, damaged)
 
