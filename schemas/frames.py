@@ -1,14 +1,19 @@
 """Pandera schemas of the tables, made from the dictionary of fields, and the check at a stage's door."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import cache
+from typing import TYPE_CHECKING
 
-import pandera.polars as pa
 import polars as pl
-from pandera.api.polars.types import PolarsData
 
 from schemas.fields import Field
 from schemas.tables import TABLES
+
+if TYPE_CHECKING:  # importing Pandera takes a third of a second, and only a frame that is not right needs it
+    import pandera.polars as pa
+    from pandera.api.polars.types import PolarsData
 
 
 class FrameError(Exception):
@@ -18,6 +23,8 @@ class FrameError(Exception):
 @cache
 def schema_of(table_name: str) -> pa.DataFrameSchema:
     """The Pandera schema of a table: types, ranges, vocabularies, finite numbers, a unique key."""
+    import pandera.polars as pa
+
     table = TABLES[table_name]
     return pa.DataFrameSchema(
         columns={field.name: _column(field) for field in table.fields},
@@ -59,6 +66,8 @@ def validate(frame: pl.DataFrame, table_name: str) -> pl.DataFrame:
         raise TypeError("only a collected frame can be validated")
     if is_right(frame, table_name):
         return frame
+    import pandera.polars as pa
+
     try:
         schema_of(table_name).validate(frame, lazy=True)
     except (pa.errors.SchemaErrors, pa.errors.SchemaError) as error:
@@ -99,6 +108,8 @@ def _rules(field: Field) -> Iterator[pl.Expr]:
 
 
 def _column(field: Field) -> pa.Column:
+    import pandera.polars as pa
+
     checks: list[pa.Check] = []
     if field.dtype.is_float():
         checks.append(pa.Check(_is_finite, name="is_finite", error="is NaN or infinite"))
