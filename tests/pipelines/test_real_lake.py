@@ -41,7 +41,9 @@ def values(pairs: dict[str, float]) -> str:
 class TestWhatIsThere:
     def test_every_kind_of_row(self, lake: RealLake) -> None:
         kinds = lake.rows("SELECT DISTINCT transfer_method, serving_mode FROM agent_points ORDER BY ALL")
-        assert kinds == [("ratio", "agg"), ("roofline", "agg"), ("transfer", "agg"), ("transfer", "disagg")]
+        assert kinds == [
+            ("ratio", "agg"), ("roofline", "agg"), ("roofline", "disagg"), ("transfer", "agg"), ("transfer", "disagg"),
+        ]  # fmt: skip
         assert set(lake.rows("SELECT DISTINCT scenario FROM agent_points")) == {
             ("code-agent",), ("research-agent",), ("deep-reasoning",), ("long-context",)
         }  # fmt: skip
