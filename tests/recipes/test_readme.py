@@ -18,7 +18,7 @@ PACKAGES = ("duckdb==2.0.1", "duckdb-cli==1.5.6", "pandas==3.1.1", "marimo==0.25
 
 def blocks(language: str) -> list[str]:
     """The fenced blocks of the section."""
-    section = (REPOSITORY / "README.md").read_text().split("## Dashboards and notebooks\n")[1].split("\n## ")[0]
+    section = (REPOSITORY / "README.md").read_text().split("### Dashboards and notebooks\n")[1].split("\n### ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```$", section, re.S | re.M)
 
 

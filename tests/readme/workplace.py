@@ -1,0 +1,65 @@
+"""A folder in which the README's commands run as written: ``lake``, and the tables, prices and traces of a reader."""
+
+import shutil
+import stat
+import sys
+from pathlib import Path
+
+from pipelines import stages
+from pipelines.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
+from pipelines.inputs import find_files
+from pipelines.lake.release import begin_release
+from pipelines.reading import read_inputs
+from schemas.catalogue import HardwareCatalogue, ModelCatalogue
+from schemas.options import BuildOptions
+from tests.readme.page import README, ROOT, blocks
+from tests.traces.test_command import table
+
+#: What the README's questions are about. The default lake has the same rows of it: partitions know nothing of others.
+TABLES = tuple(sorted((SHIPPED / "tables").rglob("*llama-3.1-70b__*")))
+HARDWARE = ("h100-sxm", "h200-sxm", "b200", "gb200", "mi355x")
+MODEL = "llama-3-1-70b"
+
+#: Programs that are not run here, by how their command begins, and why.
+NOT_RUN = {
+    "make run": "sets up an environment (tests/packaging); what it builds is built in test_default_lake",
+    "pip install 'agent-pareto[aiconfigurator]'": "needs a package index and AIConfigurator",
+    "agent-pareto build --source aiconfigurator": "needs AIConfigurator; tests/live has a stand-in for it",
+    "agent-pareto schedule": "serves until stopped; tests/pipelines/test_schedule",
+    "agent-pareto explorer --serve": "serves until stopped; tests/explorer/test_serve",
+    "duckdb -readonly": "needs DuckDB's shell; tests/recipes/test_readme runs it in an environment of its own",
+    "marimo run": "needs marimo; tests/recipes/test_readme runs it in an environment of its own",
+    "pip install apache-superset": "needs Apache Superset; tests/recipes/test_superset",
+}
+
+
+def build_lake(folder: Path) -> None:
+    """The default lake's rows of one model: four GPUs from the shipped tables, one from the roofline."""
+    hardware = HardwareCatalogue(tuple(load_hardware().get(slug) for slug in HARDWARE))
+    models = ModelCatalogue((load_models().get(MODEL),))
+    options = BuildOptions(tables=TABLES, synthesize=True, out=folder)
+    inputs = read_inputs(find_files(list(TABLES)), hardware, models)
+    prepared = stages.Prepared(options, hardware, models, tuple(load_scenarios()), inputs)
+    with begin_release(folder) as release:
+        stages.carry(prepared, stages.plan_partitions(stages.synthesize(prepared)), release)
+        stages.publish(prepared, release)
+
+
+def furnish(folder: Path) -> None:
+    """What the README supposes beside the lake: the tables and prices that it shows, and traces."""
+    sidecar, prices = blocks(README.read_text(encoding="utf-8"), "yaml")
+    tables, traces = folder / "my-tables", folder / "traces"
+    tables.mkdir()
+    traces.mkdir()
+    (tables / "source.yaml").write_text(sidecar)
+    shutil.copy(ROOT / "tests" / "sources" / "example" / "runs.csv", tables)
+    (folder / "my-prices.yaml").write_text(prices)
+    (traces / "one.json").write_text(table())
+
+
+def install(folder: Path) -> None:
+    """``.venv/bin/agent-pareto`` for shells: this interpreter and this checkout."""
+    program = folder / ".venv" / "bin" / "agent-pareto"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m pipelines.cli "$@"\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
