@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shell(workplace: Path) -> Shell:
     path = f"{workplace / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
+    @cache
     def run(command: str) -> str:
         result = subprocess.run(
             ["sh", "-c", command], cwd=workplace, env={**os.environ, "PATH": path}, capture_output=True, text=True,
@@ -56,10 +58,11 @@ def test_the_size_of_the_default_build(summary: str, shell: Shell) -> None:
     assert counted.split(",") == [size.replace(",", "") for size in sizes]
 
 
-def test_the_size_of_the_explorer(summary: str, shell: Shell) -> None:
+@pytest.mark.usefixtures("summary")
+def test_the_size_of_the_explorer(shell: Shell) -> None:
     (megabytes,) = re.findall(r"default\s+lake's\s+folder\s+has\s+(\d+) MB", TEXT)
-    assert summary
-    (written,) = re.findall(r"files, (\S+) MB in", shell("agent-pareto explorer --out page 2>&1"))
+    (command,) = (command for command in RUN if command.words[1] == "explorer")
+    (written,) = re.findall(r"files, (\S+) MB in", shell(command.text))
     assert f"{float(written):.0f}" == megabytes
 
 
