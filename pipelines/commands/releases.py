@@ -1,4 +1,4 @@
-"""`agent-pareto releases`: list, compare, roll back, prune and relink the releases of a lake."""
+"""`agent-pareto releases`: list, compare, verify, roll back, prune and relink the releases of a lake."""
 
 from datetime import timedelta
 from typing import Annotated, Literal
@@ -129,6 +129,33 @@ def diff_command(
         )
     if diff.lost_rows:
         raise typer.Exit(1)
+
+
+@releases_app.command("verify")
+def verify_command(
+    release_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="A release that `releases list` shows. Without: the current one."),
+    ] = None,
+    lake: LakeOption = DEFAULT_LAKE,
+) -> None:
+    """Read every file of a release and tell those that are not what was written. Exit 1 if there are any.
+
+    `build --full` publishes a release that is whole again.
+    """
+    from pipelines.lake.verify import verify_release
+
+    verified = verify_release(lake, release_id)
+    for path in verified.damaged:
+        typer.echo(f"damaged {path}")
+    if verified.damaged:
+        typer.echo(
+            f"{len(verified.damaged):,} of {verified.files:,} files of release {verified.release_id} are not what was "
+            "written: run `agent-pareto build --full`, or roll back to a release that is whole.",
+            err=True,
+        )
+        raise typer.Exit(1)
+    typer.echo(f"All {verified.files:,} files of release {verified.release_id} are as they were written.")
 
 
 @releases_app.command("relink")

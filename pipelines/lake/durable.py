@@ -34,7 +34,11 @@ def sync_tree(root: Path) -> None:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON object and flush it; the folder's entry is the caller's to flush. NaN is an error."""
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text and flush it; the folder's entry is the caller's to flush."""
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

@@ -13,6 +13,7 @@ from schemas.errors import UserError
 
 MANIFEST = "manifest.json"
 TABLES = "tables.json"
+CHECKSUMS = "SHA256SUMS"
 DATABASE = "agent_pareto.duckdb"
 CURRENT = "current.json"
 

@@ -7,6 +7,7 @@
 Leaving the block without ``publish``, or by an error, removes everything that was written.
 """
 
+import hashlib
 import re
 import shutil
 import threading
@@ -28,6 +29,7 @@ from pipelines.lake.parts import Part, encode
 from pipelines.lake.publish import publish_staging, tidy
 from pipelines.lake.reader import Release
 from pipelines.lake.tables import Table, commented, narrow_tables
+from pipelines.lake.verify import write_checksums
 from pipelines.lake.views import count_rows_and_columns
 from schemas.errors import UserError
 
@@ -46,6 +48,7 @@ class _Written:
     files_in: Counter[Path] = field(default_factory=Counter)
     rows: int = 0
     bytes: int = 0
+    sha256: dict[str, str] = field(default_factory=dict)
 
     @property
     def files(self) -> int:
@@ -125,6 +128,7 @@ class ReleaseWriter:
                 written.files_in[Path(part.path).parent] += 1
                 written.rows += part.rows
                 written.bytes += part.bytes
+                written.sha256[part.path] = part.sha256
 
     def rows(self, table: str) -> int:
         """Rows of a table so far."""
@@ -182,6 +186,8 @@ class ReleaseWriter:
             tables = self._describe_tables(staging, *comments, stored or {})
             tables += narrow_tables(tables, *comments, columns_of or {})
             write_json(staging / TABLES, {table.name: table.to_json() for table in tables})
+            written = (item for table in self._tables.values() for item in table.sha256.items())
+            write_checksums(staging, dict(written))
 
         with explained(self.lake.root):
             self.published = publish_staging(self.lake, self.staging, manifest, write_tables, self._owner.release)
@@ -211,10 +217,12 @@ class ReleaseWriter:
         path = self.staging / file
         with explained(self.lake.root):
             path.parent.mkdir(parents=True, exist_ok=True)
-            size = path.write_bytes(encode(frame.drop(list(keys))))
+            content = encode(frame.drop(list(keys)))
+            size = path.write_bytes(content)
         with self._lock:
             self._tables[table].rows += frame.height
             self._tables[table].bytes += size
+            self._tables[table].sha256[file.as_posix()] = hashlib.sha256(content).hexdigest()
 
     def _write_empty_tables(self) -> None:
         """One file without rows for each table that has none, with all columns, as no folder name has any."""

@@ -34,6 +34,7 @@ def test_files_of_a_release(lake: Path) -> None:
     assert files_in(release.path) == {
         "manifest.json",
         "tables.json",
+        "SHA256SUMS",
         "DATA_DICTIONARY.md",
         "hardware.parquet",
         *(f"{table}/{part}/part-0.parquet" for table in ("agent_points", "agent_frontier") for part in parts),
