@@ -1,4 +1,4 @@
-"""The closed loop three ways: the product's rule, the exact solution, a simulation. Prints a table, writes nothing.
+"""The closed loop three ways: the product's rule, the exact solution, a simulation. Prints tables, draws a picture.
 
 Run: ``python -m tests.bench.bench_closed_loop``.
 """
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.options import RooflinePreset
+from tests.bench.closed_loop_figure import WAYS, Error, draw_closed_loop
 from tests.second_opinion import mean_value, product_form
 from tests.second_opinion.curve import Curve
 from tests.second_opinion.product_form import Figures
@@ -50,6 +51,7 @@ def main() -> None:
     console.print(_table(rows))
     for what, text in worst(rows).items():
         console.print(f"{what}: {text}", highlight=False)
+    console.print(f"Drawn: {draw_closed_loop(errors(rows))}", highlight=False)
     console.print(_spread_table())
 
 
@@ -69,6 +71,13 @@ def compare() -> Iterator[Row]:
                     product_form.solve(curve, sessions, z), ours, mean_value.solve(curve, sessions, z, "article"),
                     Figures(run.turns_per_s, run.latency_s), max(run.turns_error, run.latency_error),
                 )  # fmt: skip
+
+
+def errors(rows: Sequence[Row]) -> Iterator[Error]:
+    """What the picture shows: each way's errors at each load."""
+    for way, name in zip(WAYS, ("ours", "article", "simulated"), strict=True):
+        for row in rows:
+            yield way, row.steepness, _error(row, name, "latency_s"), _error(row, name, "turns_per_s"), row.label
 
 
 def worst(rows: Sequence[Row]) -> dict[str, str]:
