@@ -6,11 +6,11 @@ Tables are the shipped AIConfigurator ones, copied and jittered: every copy is a
 stretched a little, so that all identities hold and no two rows are alike. Ten scenarios. Each size is built in a
 process of its own, from files to a published release, without Prefect, on as many threads as the flow has.
 
-The ratios compare the mapping with the same equations on one model's aggregated rows without scheduler columns,
-which are one pass (the roofline's ratio, closed loop, memory): fused over NumPy arrays, over pandas columns, and one
-point at a time in Python. What the mapping does beside the equations (choosing rows, curves, points at the KV wall,
-percentiles, figures where all turns hit or miss, the frame) is in its time and not in theirs. Their seconds are those
-of CPU, of all threads: what else runs on the machine does not lengthen them.
+The ratios compare the mapping with the same equations on one model's aggregated rows, their scheduler columns taken
+away so that they are carried by ratio: fused over NumPy arrays, over pandas columns, and one point at a time in
+Python (``references.py``), all figures asserted equal. What the mapping does beside the equations (preparing and
+choosing rows, curves, points at the KV wall, the frame) is in its time and not in theirs. Their seconds are those of
+CPU, of all threads: what else runs on the machine does not lengthen them.
 """
 
 import argparse
@@ -22,10 +22,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,26 +42,15 @@ from pipelines.catalogues import SHIPPED, load_scenarios
 from pipelines.flow import THREADS
 from pipelines.lake.reader import current_release
 from pipelines.lake.release import begin_release
-from schemas.models import ModelSpec
 from schemas.options import BuildOptions
+from schemas.prices import Price, with_prices
 from schemas.scenarios import Scenario
+from tests.bench import references
 from tests.pipelines import builds
-from transforms import numbers
 from transforms.agent_points.carry import Setting, carry_prepared
-from transforms.agent_points.columns import ROW_FIGURES
-from transforms.agent_points.gpu import Gpu
-from transforms.agent_points.pool_memory import Pool, weights_on_rank
+from transforms.agent_points.labels import code
 from transforms.agent_points.prepare import prepare_points
-from transforms.agent_points.private import add_private_columns
-from transforms.agent_points.roofline_points import article_decode_s, article_prefill_s
-from transforms.agent_points.roofline_replica import RooflineReplica
-from transforms.agent_points.rows import Rows
-from transforms.agent_points.workload import agent_workload
-from transforms.equations import closed_loop as loop
-from transforms.equations import kv_memory as kv
-from transforms.equations.context import turn_profile
 from transforms.frontier import mark_frontiers
-from transforms.numbers import Number, maximum
 
 SCENARIOS = 10
 TIMES = ("ttft", "tpot", "request_latency")
@@ -82,14 +70,6 @@ TIMED = {
 END_TO_END = "end to end"
 COPIES_A_FILE = 10
 MODEL = "qwen3-32b"
-COMPARED = (
-    "ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms", "serving_requests_per_s",
-    "sessions", "activity_fraction", "turns_per_s", "task_time_s", "in_flight_requests", "turns_per_s_per_gpu",
-    "tasks_per_s_per_gpu", "tasks_per_hour_per_gpu", "tasks_per_s_per_gpu_step9", "output_tokens_per_s_per_gpu",
-    "decode_tokens_per_s_per_user", "e2e_tokens_per_s_per_user", "sessions_per_gpu", "kv_bytes_per_session_mean",
-    "kv_bytes_per_session_peak", "kv_bytes_available", "kv_bytes_per_gpu", "max_sessions_mean_context",
-    "max_sessions_p95_context", "max_sessions_peak_context", "kv_utilization_fraction",
-)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -254,7 +234,10 @@ def write_scenarios(path: Path) -> None:
 def print_ratios(rows: int, loop_rows: int) -> None:
     """The mapping against the same equations as one NumPy pass, in pandas, and one point at a time."""
     shipped = stages.prepare(BuildOptions())
-    c = pl.col
+    spec, c = shipped.models.get(MODEL), pl.col
+    asked = {"usd_per_gpu_hour": 2.5, "source": "made up", "date": "2026-04-17"}
+    prices = [Price.model_validate({"hardware": gpu.slug, **asked}) for gpu in shipped.hardware]
+    hardware = with_prices(shipped.hardware, prices)
     points = shipped.inputs.serving_points.filter((c("model") == MODEL) & (c("serving_mode") == "agg"))
     points = points.with_columns(mixed_step_ms=pl.lit(None, pl.Float64), decode_step_ms=pl.lit(None, pl.Float64))
     copies = [
@@ -266,37 +249,40 @@ def print_ratios(rows: int, loop_rows: int) -> None:
         for number in range(max(rows // points.height, 1))
     ]
     points = pl.concat(copies)
-    spec = shipped.models.get(MODEL)
-    np.seterr(divide="ignore")  # where nothing fits
-    settings = [Setting(scenario, spec, shipped.hardware) for scenario in _scenarios()]
-    prepared, prepare_s = _best_of(1, lambda: prepare_points(points, spec, shipped.hardware))
+    settings = [Setting(scenario, spec, hardware) for scenario in _scenarios()]
+    for setting in settings:  # the scenarios' nodes are the same for all: found once, beforehand
+        carry_prepared(prepare_points(copies[0], spec, hardware), setting)
+    prepared, prepare_s = _best_of(2, lambda: prepare_points(points, spec, hardware))
     count, own_count = 0, 0
-    mapping_s, frontier_s, fused_s, pandas_s = prepare_s, 0.0, 0.0, 0.0
-    inputs: dict[str, Any] = {}
+    mapping_s, frontier_s, pandas_s = prepare_s, 0.0, 0.0
     for setting in settings:
-        carried, seconds = _best_of(2, partial(carry_prepared, prepared, setting))
+        carried, seconds = _best_of(3, partial(carry_prepared, prepared, setting))
         mapping_s += seconds
-        frontier_s += _best_of(2, partial(mark_frontiers, carried))[1]
+        frontier_s += _best_of(3, partial(mark_frontiers, carried))[1]
         own = carried.filter(~c("interpolated"))
         count, own_count = count + carried.height, own_count + own.height
-        if not inputs:  # all scenarios take the same rows
-            taken = points.join(own.select("point_id"), on="point_id", maintain_order="right")
-            inputs.update(equation_inputs(taken, setting))
-        fused, seconds = _best_of(2, partial(agent_figures, inputs, setting.scenario, setting.spec))
+        constants = references.Constants.of(setting.scenario, spec)
+        if setting is settings[0]:  # all scenarios take the same rows
+            inputs = references.inputs_of(
+                points.join(own.select("point_id"), on="point_id", maintain_order="right"), setting
+            )
+            frame = pandas.DataFrame(inputs)
+            fused, fused_s = _best_of(3, partial(references.FusedPass, inputs, spec))
+        figures, seconds = _best_of(3, partial(fused.at, constants))
         fused_s += seconds
-        for name in COMPARED:
-            there = own[name].is_not_null().to_numpy()
-            np.testing.assert_allclose(fused[name][there], own[name].to_numpy()[there], rtol=1e-9, err_msg=name)
-        pandas_s += _pandas_seconds(inputs, setting, fused)
+        _assert_same(figures, own)
+        in_pandas, seconds = _best_of(2, partial(references.figures_in_pandas, frame, constants, spec))
+        pandas_s += seconds
+        _assert_same(in_pandas, own)
     few = [{name: float(values[i]) for name, values in inputs.items()} for i in range(loop_rows)]
-    one_by_one, loop_s = _best_of(1, lambda: [agent_figures(x, setting.scenario, setting.spec) for x in few])
-    assert abs(one_by_one[-1]["sessions"] / fused["sessions"][loop_rows - 1] - 1) < 1e-12
+    one_by_one, loop_s = _best_of(2, lambda: [references.figures_of_point(x, constants, spec) for x in few])
+    _assert_same(pandas.DataFrame(one_by_one), own.head(loop_rows))
     mapping, frontier = mapping_s / count, frontier_s / count
-    fused_each, pandas_each, loop_each = fused_s / own_count, pandas_s / own_count, loop_s / loop_rows
+    fused_each, pandas_each, loop_each = fused_s / own_count, pandas_s / own_count, loop_s / len(few)
     print(f"{points.height:,} rows of {MODEL} x {len(settings)}: {count:,} agent points, seconds of CPU a million")
     print(f"  mapping                {1e6 * mapping:10.3f}   of which preparing {1e6 * prepare_s / count:.3f}")
     print(f"  frontier               {1e6 * frontier:10.3f}")
-    print(f"  fused NumPy pass       {1e6 * fused_each:10.3f}   (same figures)")
+    print(f"  fused NumPy pass       {1e6 * fused_each:10.3f}   the same {len(references.COMPARED)} figures and flags")
     print(f"  the same in pandas     {1e6 * pandas_each:10.3f}   the mapping takes {mapping / pandas_each:.2f}x")
     print(f"  one Python loop        {1e6 * loop_each:10.3f}")
     _compare("mapping over the fused NumPy pass", mapping / fused_each, 3.0)
@@ -304,110 +290,23 @@ def print_ratios(rows: int, loop_rows: int) -> None:
     _compare("frontier over the mapping", frontier / mapping, 1.0)
 
 
+def _assert_same(figures: Mapping[str, Any] | pandas.DataFrame, published: pl.DataFrame) -> None:
+    """Raises ``AssertionError`` where a reference and the mapping differ."""
+    for name in references.COMPARED:
+        np.testing.assert_allclose(figures[name], published[name].to_numpy(), rtol=1e-9, err_msg=name)
+    for name in ("feasible", "extrapolated"):
+        np.testing.assert_array_equal(figures[name], published[name].to_numpy(), err_msg=name)
+    # what only a whole curve tells is the mapping's alone
+    reasons = published["infeasible_reason"].replace({"kv_capacity_below_table": "kv_capacity"})
+    expected = [code("infeasible_reason", reason) for reason in reasons]
+    np.testing.assert_array_equal(figures["infeasible_reason"], expected)
+
+
 def _scenarios() -> list[Scenario]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "scenarios.yaml")
         write_scenarios(path)
         return list(load_scenarios([str(path)]))
-
-
-def equation_inputs(points: pl.DataFrame, setting: Setting) -> dict[str, Any]:
-    """What the equations need of each row, as arrays."""
-    rows = Rows(add_private_columns(points.rename(ROW_FIGURES), setting.spec, setting.hardware))
-    pool, gpu = Pool.aggregated(rows), Gpu.of_rows(rows, "decode")
-    replica = RooflineReplica.of_rows(rows, setting.spec, gpu, 1.0)
-    names = (
-        "row_ttft_ms", "row_tpot_ms", "row_latency_ms", "row_requests_per_s", "isl_tokens", "osl_tokens",
-        "prefix_tokens", "batch_per_rank", "tp", "cp", "gpus_per_replica",
-    )  # fmt: skip
-    own = {name: rows[name] for name in names}
-    own |= {"kv_element": rows["_kv_element_bytes"], "hbm_bytes": gpu.hbm_bytes, "weights": weights_on_rank(rows, pool)}
-    return {**own, **{name: np.nan_to_num(values) for name, values in vars(replica).items()}}
-
-
-def agent_figures(x: dict[str, Any], scenario: Scenario, spec: ModelSpec) -> dict[str, Number]:
-    """An agent point's figures from one row's: floats, arrays or columns. The options are the defaults."""
-    groups, output = spec.attention, scenario.output_tokens_per_turn
-    workload = agent_workload(scenario, groups)
-    replica = RooflineReplica(**{name: x[name] for name in RooflineReplica.__dataclass_fields__})
-
-    def tpot_s(context: Number) -> Number:
-        read = kv.kv_read_bytes_per_gpu(groups, context, x["kv_element"], x["tp"])
-        return article_decode_s(replace(replica, kv_bytes=read), x["batch_per_rank"], spec)
-
-    prefill_before = article_prefill_s(replica, x["isl_tokens"] - x["prefix_tokens"], spec)
-    mean, first, last = (
-        x["row_ttft_ms"] * article_prefill_s(replica, prefill.new_tokens, spec) / prefill_before
-        for prefill in (workload.mean, workload.first, workload.last)
-    )
-    tpot = x["row_tpot_ms"] * tpot_s(workload.decode_context_tokens) / tpot_s(x["isl_tokens"] + x["osl_tokens"] / 2)
-    decode = tpot * (output - 1.0)
-    latency = mean + decode
-    latency_s, think_s, gpus, ranks = latency / 1e3, scenario.think_time_s, x["gpus_per_replica"], x["dp"]
-    rate = x["row_requests_per_s"] * x["row_latency_ms"] / latency
-    rho = loop.activity_fraction(latency_s, think_s)
-    sessions = loop.sessions_that_fill(loop.in_flight_per_station(rate, latency_s, ranks), rho, ranks)
-    turns = loop.turns_per_s(sessions, latency_s, think_s)
-    per_gpu = turns / gpus
-    element, tp, shared_tokens = x["kv_element"], x["tp"], scenario.shared_prefix_tokens
-    at_mean, at_peak = (
-        kv.session_bytes_on_rank(groups, tokens, element, tp, shared_tokens=shared_tokens, paged=True)
-        for tokens in (scenario.mean_context_tokens, scenario.peak_context_tokens)
-    )
-    slope = kv.kv_slope_bytes_per_token(groups, scenario.mean_context_tokens, element, tp, paged=True)
-    shared = kv.kv_bytes_on_rank(groups, shared_tokens, element, tp, paged=True)
-    available = kv.available_bytes_per_rank(gpus / ranks, x["hbm_bytes"], 0.10, x["weights"])
-    left = maximum(available - shared, 0.0)
-    fit = kv.max_sessions(left, at_mean, ranks)
-    return {
-        "ttft_ms": mean,
-        "tpot_ms": tpot,
-        "turn_latency_ms": latency,
-        "first_turn_latency_ms": first + decode,
-        "last_turn_latency_ms": last + decode,
-        "serving_requests_per_s": rate,
-        "sessions": sessions,
-        "activity_fraction": rho,
-        "turns_per_s": turns,
-        "task_time_s": loop.task_time_s(scenario.turns, latency_s, think_s),
-        "in_flight_requests": sessions * rho,
-        "turns_per_s_per_gpu": per_gpu,
-        "tasks_per_s_per_gpu": per_gpu / scenario.turns,
-        "tasks_per_hour_per_gpu": 3600 * per_gpu / scenario.turns,
-        "tasks_per_s_per_gpu_step9": loop.tasks_per_s_step9(rate, scenario.turns, rho) / gpus,
-        "output_tokens_per_s_per_gpu": per_gpu * output,
-        "decode_tokens_per_s_per_user": 1e3 / tpot,
-        "e2e_tokens_per_s_per_user": output / latency_s,
-        "sessions_per_gpu": sessions / gpus,
-        "kv_bytes_per_session_mean": at_mean,
-        "kv_bytes_per_session_peak": at_peak,
-        "kv_bytes_available": ranks * available,
-        "kv_bytes_per_gpu": (sessions * at_mean + ranks * shared) / gpus,
-        "max_sessions_mean_context": fit,
-        "max_sessions_p95_context": ranks
-        * kv.sessions_p95_per_rank(left, at_mean, slope * turn_profile(scenario).context_sd),
-        "max_sessions_peak_context": kv.max_sessions(left, at_peak, ranks),
-        "kv_utilization_fraction": sessions / fit,
-        "feasible": (available > 0) & (sessions <= fit * (1 + 1e-9)),
-    }
-
-
-def _pandas_seconds(inputs: dict[str, Any], setting: Setting, expected: dict[str, Number]) -> float:
-    """Seconds of the equations over the columns of a pandas frame."""
-    frame = pandas.DataFrame(inputs)
-    columns = {name: frame[name] for name in frame.columns}
-
-    def is_vector(values: tuple[Number, ...]) -> bool:
-        return any(isinstance(value, np.ndarray | pandas.Series) for value in values)
-
-    with (
-        mock.patch.object(numbers, "_any_array", is_vector),
-        mock.patch.object(kv, "floor", np.floor),
-        mock.patch.object(kv, "sqrt", np.sqrt),
-    ):
-        figures, seconds = _best_of(2, lambda: pandas.DataFrame(agent_figures(columns, setting.scenario, setting.spec)))
-    np.testing.assert_allclose(figures["sessions"], expected["sessions"], rtol=1e-12)
-    return seconds
 
 
 def _best_of(times: int, run: Callable[[], Any]) -> tuple[Any, float]:

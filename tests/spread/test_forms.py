@@ -26,7 +26,7 @@ def exact(nodes: Nodes, rows: np.ndarray) -> np.ndarray:
 
 
 def matrix(nodes: Nodes, rows: np.ndarray) -> np.ndarray:
-    return percentiles(nodes, rows, SHARES)
+    return percentiles(nodes, list(rows.T), SHARES).T
 
 
 def test_positive_quantities_of_rows_of_all_directions() -> None:

@@ -40,7 +40,7 @@ def varying(**changed: object) -> Scenario:
 
 
 def matrix(nodes: Nodes, rows: np.ndarray) -> np.ndarray:
-    return percentiles(nodes, rows, SHARES)
+    return percentiles(nodes, list(rows.T), SHARES).T
 
 
 def errors(scenario: Scenario, tasks: int) -> tuple[np.ndarray, np.ndarray]:

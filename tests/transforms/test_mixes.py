@@ -106,5 +106,5 @@ def test_percentiles_of_a_mix_against_simulation() -> None:
     for place, known in enumerate((nodes.turns, nodes.tasks)):
         factors = row[: known.values.shape[1]]
         simulated = np.concatenate([each[place] for each in drawn]) @ factors
-        found = percentiles(known, factors[None, :], shares)[0].tolist()
+        found = percentiles(known, list(factors[:, None]), shares)[:, 0].tolist()
         assert found == pytest.approx(np.quantile(simulated, shares, method="inverted_cdf").tolist(), rel=0.02)

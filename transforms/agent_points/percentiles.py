@@ -18,7 +18,7 @@ from transforms.equations.context import TurnProfile, turn_profile
 from transforms.equations.kv_memory import attention_flops
 from transforms.numbers import Number
 from transforms.spread.forms import percentiles
-from transforms.spread.work import TASK, TURN, ScenarioNodes, scenario_nodes
+from transforms.spread.work import ScenarioNodes, scenario_nodes
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 #: Hit rates that rows are told apart by: mostly within a twentieth of their misses, round numbers among them.
@@ -84,24 +84,20 @@ def _mean_prefill(turns: TurnProfile, new: Array, spec: ModelSpec) -> Prefill:
 
 def _percentiles(rows: Rows, nodes: ScenarioNodes) -> dict[str, Array]:
     """The columns of rows that share their scenario's nodes; NaN where a row has no figures."""
-    known = np.isfinite(sum(rows[name] for name in (*PREFILL_SLOPES, "tpot_ms", "turn_latency_ms")))
+    per_token, per_flop, tpot, latency = (rows[name] for name in (*PREFILL_SLOPES, "tpot_ms", "turn_latency_ms"))
+    known = np.isfinite(per_token + per_flop + tpot + latency)
     if not known.all():
         return _with_unknown(known, _percentiles(rows.take(known), nodes))
-    forms = np.empty((len(rows), len(TASK)))
-    for place, name in enumerate((*PREFILL_SLOPES, "tpot_ms"), start=1):
-        forms[:, place] = rows[name]
     # what all turns share is what is left of the row's mean
-    forms[:, 0] = rows["turn_latency_ms"]
-    for place in range(1, len(TURN)):
-        forms[:, 0] -= forms[:, place] * nodes.turns.means[place]
-    forms[:, -1] = 1e3
+    own = zip((per_token, per_flop, tpot), nodes.turns.means[1:], strict=True)
+    forms = [latency - sum(form * mean for form, mean in own), per_token, per_flop, tpot]
     shares = tuple(SHARES.values())
-    turns = percentiles(nodes.turns, forms[:, :-1], shares)
-    tasks = percentiles(nodes.tasks, forms, shares) / 1e3
-    per_token = percentiles(nodes.per_token, forms[:, :-1], (SHARES["p90"],))[:, 0]
-    figures = {f"turn_latency_{name}_ms": turns[:, place] for place, name in enumerate(SHARES)}
-    figures |= {f"task_time_{name}_s": tasks[:, place] for place, name in enumerate(SHARES)}
-    return figures | {"e2e_tokens_per_s_per_user_p90": 1e3 / per_token}
+    turns = percentiles(nodes.turns, forms, shares)
+    tasks = percentiles(nodes.tasks, [*forms, 1e3], shares) / 1e3
+    (of_a_token,) = percentiles(nodes.per_token, forms, (SHARES["p90"],))
+    figures = {f"turn_latency_{name}_ms": values for name, values in zip(SHARES, turns, strict=True)}
+    figures |= {f"task_time_{name}_s": values for name, values in zip(SHARES, tasks, strict=True)}
+    return figures | {"e2e_tokens_per_s_per_user_p90": 1e3 / of_a_token}
 
 
 def _with_unknown(known: Flags, found: dict[str, Array]) -> dict[str, Array]:

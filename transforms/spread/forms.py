@@ -6,13 +6,15 @@ the row. Rows are put into cells of like direction; the nodes are sorted once fo
 left is of second order in the size of a cell.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from transforms.numbers import Number
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -51,6 +53,11 @@ class Nodes:
         return np.where(found > _ROUNDING * np.abs(self.values).max(axis=0), found, 0.0)
 
     @cached_property
+    def varying(self) -> list[int]:
+        """The places of the quantities that vary."""
+        return np.flatnonzero(self.deviations).tolist()
+
+    @cached_property
     def scaled(self) -> Array:
         """The quantities that vary, less their means and in their deviations."""
         varies = self.deviations > 0
@@ -72,49 +79,64 @@ class Nodes:
         return self._found[key, shares]
 
 
-def percentiles(nodes: Nodes, rows: Array, shares: tuple[float, ...]) -> Array:
-    """The percentiles of ``rows @ V``: rows ``(n, d)``, result ``(n, len(shares))``.
+def percentiles(nodes: Nodes, forms: Sequence[Number], shares: tuple[float, ...]) -> Array:
+    """The percentiles of ``c . V``. ``forms``: coefficients of each quantity, an array of one entry a row or a number
+    that all rows share; result ``(len(shares), rows)``.
 
     A row's result does not depend on the rows beside it, to the last bit. ``shares`` rise, and so do the percentiles.
     """
-    found = np.empty((len(rows), len(shares)))
-    if not len(rows):
+    count = max(np.size(form) for form in forms)
+    found = np.empty((len(shares), count))
+    if not count:
         return found
-    taken, cell = _cells(rows, nodes.deviations)
-    factors = np.stack([nodes.factors(key, shares) for key in taken.tolist()])
-    for first in range(0, len(rows), _AT_A_TIME):
-        some = slice(first, first + _AT_A_TIME)
-        found[some] = _products(rows[some], factors, cell[some])
-    return np.asarray(np.maximum.accumulate(found, axis=1))
+    taken, cell = _cells(nodes, forms, count)
+    # each quantity and share: a factor of every cell
+    factors = np.stack([nodes.factors(key, shares) for key in taken.tolist()], axis=-1)
+    alike = [quantity for quantity in range(len(forms)) if not nodes.deviations[quantity]]
+    for some in _blocks(count):
+        rest: Number = 0.0
+        for quantity in alike:
+            rest = rest + _part(forms[quantity], some) * nodes.means[quantity]
+        for share, values in enumerate(found[:, some]):
+            values[:] = rest
+            for quantity in nodes.varying:
+                of_cell = factors[quantity, share]
+                values += _part(forms[quantity], some) * (of_cell[0] if cell is None else of_cell[cell[some]])
+            if share:
+                np.maximum(values, found[share - 1, some], out=values)
+    return found
 
 
-def _products(rows: Array, factors: Array, cell: Indices) -> Array:
-    """``rows[n] @ factors[cell[n]]``, added up in one order."""
-    total = rows[:, :1] * factors[cell, 0]
-    for quantity in range(1, rows.shape[1]):
-        total += rows[:, quantity, None] * factors[cell, quantity]
-    return np.asarray(total)
-
-
-def _cells(rows: Array, deviations: Array) -> tuple[Indices, Indices]:
-    """The keys of the cells that rows lie in, and the place of each row's among them."""
-    keys = np.empty(len(rows), dtype=np.int64)
-    varies = np.flatnonzero(deviations).tolist()
-    for first in range(0, len(rows), _AT_A_TIME):
-        some = rows[first : first + _AT_A_TIME]
-        amounts = [some[:, quantity] * deviations[quantity] for quantity in varies]
-        total = np.zeros(len(some))
+def _cells(nodes: Nodes, forms: Sequence[Number], count: int) -> tuple[Indices, Indices | None]:
+    """The keys of the cells that rows lie in, and the place of each row's among them; None where there is but one."""
+    keys = np.empty(count, dtype=np.int64)
+    for some in _blocks(count):
+        amounts = [_part(forms[quantity], some) * nodes.deviations[quantity] for quantity in nodes.varying]
+        total = np.zeros(len(keys[some]))
         for amount in amounts:
             total += np.abs(amount)
-        key = np.zeros(len(some))
+        a_unit = _CELLS / np.where(total > 0, total, 1.0)
+        key = np.zeros(len(total))
         for amount in reversed(amounts):
-            key = key * _STEPS + (np.rint(amount * (_CELLS / np.where(total > 0, total, 1.0))) + _CELLS)
-        keys[first : first + _AT_A_TIME] = key
-    if keys.max() < _KEYS_A_ROW * len(keys):
+            key *= _STEPS
+            key += np.rint(amount * a_unit) + _CELLS
+        keys[some] = key
+    highest = int(keys.max())
+    if keys.min() == highest:
+        return keys[:1], None
+    if highest < _KEYS_A_ROW * count:
         there = np.bincount(keys) > 0
         return np.flatnonzero(there), (np.cumsum(there) - 1)[keys]
     taken, cell = np.unique(keys, return_inverse=True)
     return taken, cell
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(first, min(first + _AT_A_TIME, count)) for first in range(0, count, _AT_A_TIME))
+
+
+def _part(form: Number, some: slice) -> Number:
+    return form[some] if np.ndim(form) else form
 
 
 def _centre(key: int, quantities: int) -> Array:
