@@ -17,11 +17,11 @@ from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.rows import Rows
 from transforms.agent_points.service import at_end
 from transforms.agent_points.workload import AgentTurns, agent_turns
-from transforms.cache import evicts
+from transforms.cache import constant_hit_rate, evicts
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations import closed_loop as loop
 from transforms.frontier import mark_frontiers
-from transforms.operating_hit_rates import settle_at_sessions
+from transforms.operating_hit_rates import rows_at, settle_at_sessions
 
 #: Solutions within rounding of a curve's end are on it.
 END_TOLERANCE = 1e-9
@@ -175,7 +175,10 @@ def _with_cold_start(points: pl.DataFrame, cold: pl.DataFrame | None) -> pl.Data
 
 
 def _with_waiting(points: pl.DataFrame, curves: pl.DataFrame, rows: pl.DataFrame, setting: Setting) -> pl.DataFrame:
-    """The points with what they were if sessions whose KV the memory does not hold waited, where that differs."""
+    """The points with what they were if sessions whose KV the memory does not hold waited, where that differs.
+
+    The KV of all that are let in is held, so nothing is evicted and they hit as under ``wait`` (MODEL 5.7).
+    """
     figures = ("sessions", "turn_latency_ms", "turns_per_s")
     nothing = [pl.lit(None, pl.Float64).alias(f"waiting_{name}") for name in figures]
     if not evicts(setting.scenario, setting.options):
@@ -185,7 +188,9 @@ def _with_waiting(points: pl.DataFrame, curves: pl.DataFrame, rows: pl.DataFrame
     if not fewer.any():
         return points.with_columns(nothing)
     share = points.select(pl.when(fewer).then(held).otherwise("_wanted")).to_series()
-    waiting = _solve(curves.with_columns(_share_waiting=share), rows, "_share_waiting", setting)[0]
+    hit_rate = np.full(rows.height, constant_hit_rate(setting.scenario))
+    kept = rows_at(rows, hit_rate, np.zeros(rows.height), setting)
+    waiting = _solve_fitting(_stopped_in_flight(curves.with_columns(_wanted=share), kept, setting), kept, setting)
     told = fewer & waiting["infeasible_reason"].is_null()
     return points.with_columns(waiting.select(pl.when(told).then(name).alias(f"waiting_{name}") for name in figures))
 

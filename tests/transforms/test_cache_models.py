@@ -194,6 +194,21 @@ def test_the_cliff_is_a_cliff() -> None:
     assert waits["waiting_sessions"] is None
 
 
+def test_waiting_is_what_a_build_that_lets_them_wait_says() -> None:
+    """150 code agents at eight H100: 80 are held, which is on the verge of the cliff. They hit nevertheless."""
+    points = shipped_points(TABLES["agg"]).filter(pl.col("tp") == 8)
+    scenario = article_scenario("code-agent", sessions=150)
+    waits, thrashes = (
+        solved(points, setting("h100-sxm", "llama-3-1-70b", scenario, over_capacity=option)).sort("point_id")
+        for option in ("wait", "thrash")
+    )
+    assert thrashes["feasible"].all()
+    assert thrashes["waiting_sessions"].to_list() == [80] * thrashes.height
+    for name in ("turn_latency_ms", "turns_per_s"):
+        assert thrashes[f"waiting_{name}"].sort().to_list() == pytest.approx(waits[name].sort().to_list(), rel=1e-9)
+    assert (thrashes["waiting_turns_per_s"] > 6 * thrashes["turns_per_s"]).all()
+
+
 def test_a_cold_cache_goes_on_thrashing() -> None:
     """Two replicas of four H100 with 12 agents each, a little more than they hold, and pauses that vary widely.
 
