@@ -25,6 +25,7 @@ from transforms.agent_points.labels import code
 from transforms.agent_points.prepare import Carrier, prepare_points
 from transforms.agent_points.ratio import RatioRows
 from transforms.agent_points.roofline_points import RooflineRows
+from transforms.agent_points.roofline_pools import RooflinePools
 from transforms.agent_points.rows import Rows
 from transforms.agent_points.workload import agent_workload
 from transforms.evaluation import FIGURES, PARTNER, Carry, Comparison, compare_points
@@ -81,8 +82,8 @@ def _baseline(method: Callable[[Rows, ModelSpec], Carrier]) -> Carry:
 
     def carry(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
         parts = []
-        workload = agent_workload(setting.scenario, setting.spec.attention)
         for part in prepare_points(points, setting.spec, setting.hardware).parts:
+            workload = agent_workload(setting.scenario, setting.spec.attention, prefill_sees_output=part.mode == "agg")
             rows = part.take(part.choose(setting.scenario).rows).rows
             carrier = method(rows, setting.spec)
             method_code = np.full(len(rows), code("transfer_method", carrier.method))
@@ -93,7 +94,11 @@ def _baseline(method: Callable[[Rows, ModelSpec], Carrier]) -> Carry:
 
 
 def _by_roofline(preset: str) -> Callable[[Rows, ModelSpec], Carrier]:
-    return lambda rows, spec: RooflineRows(rows, spec, preset)
+    def priced(rows: Rows, spec: ModelSpec) -> Carrier:
+        pooled = rows.frame["serving_mode"].first() == "disagg"
+        return RooflinePools(rows, spec, preset) if pooled else RooflineRows(rows, spec, preset)
+
+    return priced
 
 
 METHODS: dict[str, Carry] = {
