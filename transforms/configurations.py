@@ -25,27 +25,45 @@ DEPLOYMENT: Final = tuple(name for name in CONFIGURATION if name not in _PLACE)
 CONFIGURATION_ID: Final = "_configuration"
 SCHEDULE_ID: Final = "_schedule"
 CURVE_ID: Final = "_curve"
+_NUMBERS: Final = (CONFIGURATION_ID, SCHEDULE_ID, CURVE_ID)
 
 
 def number_configurations(points: pl.DataFrame) -> pl.DataFrame:
     """The points with a number for each configuration, for each configuration and its mixed steps, and
     for each curve: rows that differ only in concurrency (MODEL section 5.6). NULLs are alike.
 
-    Measured lengths vary from run to run of one workload: there the lengths that name it count.
+    Numbers rise by serving mode, preset of a roofline and hardware first. Measured lengths vary from run to run of
+    one workload: there the lengths that name it count.
     """
+    keys = points.select(
+        *CONFIGURATION,
+        "context_requests_per_step",
+        *(pl.coalesce(f"{name}_nominal_tokens", f"{name}_tokens").alias(f"_{name}") for name in ("isl", "osl")),
+        "prefix_tokens",
+    )
     # most columns are the same in all rows of a model: only the others tell rows apart
-    several = points.select(pl.col(CONFIGURATION).ne_missing(pl.col(CONFIGURATION).first()).any()).row(0)
-    telling = [name for name, differs in zip(CONFIGURATION, several, strict=True) if differs]
-    lengths = (pl.coalesce(f"{name}_nominal_tokens", f"{name}_tokens").alias(name) for name in ("isl", "osl"))
-    keys: dict[str, tuple[str | pl.Expr, ...]] = {
-        CONFIGURATION_ID: tuple(telling),
+    several = keys.select(pl.all().ne_missing(pl.all().first()).any()).row(0)
+    telling = [name for name, differs in zip(keys.columns, several, strict=True) if differs]
+    if not telling:
+        return points.with_columns(pl.lit(1, pl.UInt32).alias(name) for name in _NUMBERS)
+    # sorting the few curves that there are is cheaper than sorting all rows
+    curves = keys.unique(telling, keep="any")
+    of_configuration = [name for name in CONFIGURATION if name in telling]
+    preset = pl.when(pl.col("source") == "roofline").then("backend_version")
+    ranked: dict[str, tuple[str | pl.Expr, ...]] = {
+        CONFIGURATION_ID: ("serving_mode", preset.alias("_preset"), "hardware", *of_configuration),
         SCHEDULE_ID: (CONFIGURATION_ID, "context_requests_per_step"),
-        CURVE_ID: (SCHEDULE_ID, *lengths, "prefix_tokens"),
+        CURVE_ID: (SCHEDULE_ID, "_isl", "_osl", "prefix_tokens"),
     }
-    for name, columns in keys.items():
-        number = pl.struct(*columns).rank("dense") if columns else pl.lit(1, pl.UInt32)
-        points = points.with_columns(number.alias(name))
-    return points
+    for name, columns in ranked.items():
+        fields = [
+            pl.col(column).alias(str(at)) if isinstance(column, str) else column for at, column in enumerate(columns)
+        ]
+        curves = curves.with_columns(pl.struct(fields).rank("dense").alias(name))
+    numbers = keys.select(telling).join(
+        curves.select(*telling, *_NUMBERS), on=telling, how="left", nulls_equal=True, maintain_order="left"
+    )
+    return points.with_columns(numbers[name] for name in _NUMBERS)
 
 
 def configuration_ids(points: pl.DataFrame) -> pl.Series:

@@ -15,6 +15,7 @@ from transforms.agent_points.aggregated import EngineSteps
 from transforms.agent_points.columns import ROW_FIGURES
 from transforms.agent_points.curves import Curves
 from transforms.agent_points.disaggregated import Pools
+from transforms.agent_points.evidence import batch_range_number
 from transforms.agent_points.private import add_private_columns
 from transforms.agent_points.ratio import RatioRows
 from transforms.agent_points.roofline_points import RooflineRows
@@ -23,7 +24,7 @@ from transforms.agent_points.rows import Flags, Indices, Rows
 from transforms.agent_points.select import Alternatives, Choice
 from transforms.agent_points.workload import Prefill, Workload
 from transforms.cache import never_misses
-from transforms.configurations import CURVE_ID, number_configurations
+from transforms.configurations import CONFIGURATION_ID, CURVE_ID, number_configurations
 from transforms.numbers import Number
 
 
@@ -104,14 +105,23 @@ def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCata
     """Rows of the table ``serving_points`` of one model, looked up, numbered and taken apart."""
     if points.is_empty():
         return PreparedPoints(spec, ())
-    preset = pl.when(pl.col("source") == "roofline").then("backend_version")
-    numbered = number_configurations(points.rename(ROW_FIGURES)).with_columns(_preset=preset)
-    ordered = numbered.sort("serving_mode", "_preset", "hardware", CURVE_ID, "batch_per_rank", maintain_order=True)
-    columns = add_private_columns(ordered, spec, hardware)
+    numbered = number_configurations(points.rename(ROW_FIGURES).rechunk())
+    order = numbered.select(pl.arg_sort_by(CURVE_ID, "batch_per_rank", maintain_order=True)).to_series()
+    ordered = numbered[order].with_columns(_preset=pl.when(pl.col("source") == "roofline").then("backend_version"))
+    columns = _with_private(ordered, spec, hardware)
     lengths = ordered.select(pl.struct("serving_mode", "_preset").rle().struct.field("len")).to_series()
     kinds = [columns[end - length : end] for end, length in zip(lengths.cum_sum(), lengths, strict=True)]
     with np.errstate(all="ignore"):  # what a row does not say is NaN here
         return PreparedPoints(spec, tuple(_prepare_part(Rows(frame), spec) for frame in kinds))
+
+
+def _with_private(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> pl.DataFrame:
+    """As ``add_private_columns``, of numbered points: looked up once for each configuration."""
+    place = points[CONFIGURATION_ID].to_numpy().astype(np.intp) - 1
+    some_row = np.empty(place.max() + 1, np.intp)
+    some_row[place] = np.arange(len(place))
+    private = add_private_columns(points[some_row], spec, hardware).select(pl.exclude(points.columns))
+    return points.hstack(private[place]).with_columns(_batch_range=batch_range_number())
 
 
 def _prepare_part(rows: Rows, spec: ModelSpec) -> Part:

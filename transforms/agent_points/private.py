@@ -21,7 +21,8 @@ KV_OF_FP8 = ("fp8", "nvfp4")
 def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> pl.DataFrame:
     """Rows of ``serving_points`` of one model with the private columns, and the price of their GPUs.
 
-    Those of ``add_gpu_columns``; bytes of the weights and of a KV element; the shape of the ranks, whichever mode.
+    Those of ``add_gpu_columns``; bytes of the weights and of a KV element; the shape of the ranks, whichever mode. All
+    are the same in all rows of a configuration, but for the range of the batch.
     """
     c = pl.col
     return add_gpu_columns(points, hardware).with_columns(

@@ -14,6 +14,10 @@ from transforms.numbers import Number
 
 #: Tables state whole tokens.
 TOKEN_TOLERANCE = 0.5
+#: Workloads whose sets are numbers.
+_BITS = 62
+#: Where more pairs a row could be, those that occur are found by sorting.
+_PAIRS_A_ROW = 8
 WORKLOAD = ("isl_tokens", "osl_tokens", "prefix_tokens")
 
 
@@ -48,34 +52,28 @@ class Alternatives:
     """The workloads between which a scenario chooses, for rows of one serving mode and source.
 
     Loads whose rows offer the same workloads choose alike: ``offers`` has one row for each such set (``_set``) and
-    workload of it, ``offer`` the place of each row's own there. ``loads`` has each row's configuration and load.
+    workload of it, ``offer`` the place of each row's own there. ``load`` numbers each row's configuration and load.
     """
 
     offers: pl.DataFrame
     offer: Indices
-    loads: pl.DataFrame
+    load: Indices
 
     @classmethod
     def of_rows(cls, frame: pl.DataFrame) -> "Alternatives":
-        c = pl.col
-        loads = frame.select(SCHEDULE_ID, "batch_per_rank")
-        one = frame.select(WORKLOAD).unique()
+        load = _pairs(frame[SCHEDULE_ID].to_numpy(), _numbered(frame["batch_per_rank"].fill_null(-1.0)))
+        one = frame.select(WORKLOAD).unique().sort(WORKLOAD)
         if one.height == 1:
-            return cls(one.with_columns(_set=pl.lit("0"), _offer=0), np.zeros(frame.height, np.intp), loads)
-        # a bit for each workload; of more than a word of them, a text
-        bits = one.height <= 62
-        marks = [1 << number if bits else str(number) for number in range(one.height)]
-        named = one.sort(WORKLOAD).with_columns(pl.Series("_workload", marks))
-        rows = frame.select(SCHEDULE_ID, "batch_per_rank", *WORKLOAD).join(
-            named, on=WORKLOAD, how="left", maintain_order="left"
-        )
-        offered = c("_workload").bitwise_or() if bits else c("_workload").unique().sort().str.join(" ")
-        sets = rows.group_by(loads.columns).agg(_set=offered)
-        rows = rows.join(sets, on=loads.columns, how="left", nulls_equal=True, maintain_order="left")
-        offers = rows.select("_set", "_workload", *WORKLOAD).unique().with_row_index("_offer")
-        rows = rows.join(offers.select("_set", "_workload", "_offer"), on=["_set", "_workload"], how="left",
-                         maintain_order="left")  # fmt: skip
-        return cls(offers, rows["_offer"].to_numpy().astype(np.intp), loads)
+            return cls(one.with_columns(_set=0), np.zeros(frame.height, np.intp), load)
+        named = one.with_row_index("_workload")
+        workload = frame.select(WORKLOAD).join(named, on=WORKLOAD, how="left", maintain_order="left")
+        number = workload["_workload"].to_numpy().astype(np.intp)
+        of_load = _sets(load, number, one.height)
+        offer = _pairs(of_load[load], number)
+        some_row = np.empty(offer.max() + 1, np.intp)
+        some_row[offer] = np.arange(len(offer))
+        offers = one[number[some_row]].with_columns(_set=pl.Series(of_load[load[some_row]]))
+        return cls(offers, offer, load)
 
     def choose(self, scenario: Scenario, serving_mode: str, *, may_be_direct: bool, misses_nothing: bool) -> Choice:
         """The rows to carry, one workload for each configuration and load.
@@ -84,7 +82,7 @@ class Alternatives:
         misses or another row prices them; else the workload whose context is nearest (as a ratio). Rows that are
         alike in all of this are all kept.
         """
-        of_set = self.offers["_set"].rank("dense").to_numpy() - 1
+        of_set = self.offers["_set"].to_numpy()
         isl, osl, prefix = (self.offers[name].to_numpy() for name in WORKLOAD)
         context, output = scenario.mean_context_tokens, scenario.output_tokens_per_turn
 
@@ -109,12 +107,10 @@ class Alternatives:
             return Choice(taken, direct, None)
         if not direct.any():
             return Choice(taken, direct, np.empty(0, np.intp))
-        rows = self.loads.with_row_index("_row")
-        priced = rows.filter(is_miss[self.offer]).unique(self.loads.columns, keep="first",
-                                                                               maintain_order=True)  # fmt: skip
-        misses = rows.filter(direct).join(priced, on=self.loads.columns, how="left", nulls_equal=True,
-                                          maintain_order="left")  # fmt: skip
-        return Choice(taken, direct, misses["_row_right"].to_numpy().astype(np.intp))
+        priced = np.flatnonzero(is_miss[self.offer])[::-1]
+        first_miss = np.zeros(self.load.max() + 1, np.intp)
+        first_miss[self.load[priced]] = priced
+        return Choice(taken, direct, first_miss[self.load[direct]])
 
 
 def direct_figures(rows: Rows, misses: Rows, output_tokens: float, hit_rate: Number) -> dict[str, Number]:
@@ -139,6 +135,33 @@ def direct_figures(rows: Rows, misses: Rows, output_tokens: float, hit_rate: Num
         "last_turn_latency_ms": rows["last_turn_latency_ms"] + shift,
         "serving_requests_per_s": 1 / seconds_a_request,
     }
+
+
+def _numbered(values: pl.Series) -> Indices:
+    """A number from 0 on for each value, the same for the same."""
+    return np.asarray(np.searchsorted(values.unique().sort().to_numpy(), values.to_numpy()))
+
+
+def _pairs(one: Indices, other: Indices) -> Indices:
+    """A number from 0 on for each pair that occurs, one of each array in a pair; they rise with the pairs."""
+    width = int(other.max()) + 1
+    pair = one.astype(np.intp) * width + other
+    if pair.max() < _PAIRS_A_ROW * len(pair):
+        there = np.bincount(pair) > 0
+        return np.asarray((np.cumsum(there) - 1)[pair])
+    return np.asarray(np.unique(pair, return_inverse=True)[1])
+
+
+def _sets(load: Indices, workload: Indices, workloads: int) -> Indices:
+    """A number from 0 on for each set of workloads that some load's rows have, of each load."""
+    if workloads <= _BITS:
+        sets = np.zeros(load.max() + 1, np.int64)
+        for number in range(workloads):
+            sets[load[workload == number]] |= 1 << number
+        return np.asarray(np.unique(sets, return_inverse=True)[1])
+    named = pl.DataFrame({"load": load, "workload": workload}).unique().sort("load", "workload")
+    texts = named.group_by("load", maintain_order=True).agg(pl.col("workload").cast(pl.String).str.join(" "))
+    return texts["workload"].rank("dense").to_numpy().astype(np.intp) - 1
 
 
 def _new_on_hit(scenario: Scenario, serving_mode: str) -> float:
