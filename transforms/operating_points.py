@@ -83,8 +83,11 @@ def _curves(agent_points: pl.DataFrame, sessions: int, gpus: int) -> pl.DataFram
     stopped = c("infeasible_reason").is_in(WALL_REASONS).fill_null(False)
     constant = c("max_in_flight_requests").is_null()
     at_wall = pl.when(constant).then("max_sessions").when("feasible").then("sessions").otherwise(0.0)
+    # where even a batch of one is beyond the wall, fewer sessions are served as it would be, and so many of them fit
+    alone = pl.when(stopped & (c("batch_per_rank") <= 1)).then("max_sessions").otherwise(0.0)
+    held = pl.when(at_wall.max() > 0).then(at_wall.max()).otherwise(alone.max())
     curves = agent_points.group_by(SCHEDULE_ID, maintain_order=True).agg(
-        _cap=pl.when((stopped | constant).any()).then(at_wall.max()).otherwise(float("inf")),
+        _cap=pl.when((stopped | constant).any()).then(held).otherwise(float("inf")),
         gpus_per_replica=c("gpus_per_replica").first(),
     )
     replicas = pl.lit(gpus) // c("gpus_per_replica")
@@ -128,7 +131,9 @@ def _stopped_in_flight(curves: pl.DataFrame, rows: pl.DataFrame, setting: Settin
     ).sort(SCHEDULE_ID, "batch_per_rank", "sessions")
     before = {name: c(name).shift(1).over(SCHEDULE_ID) for name in ("sessions", "_in_flight")}
     share = (c("_slots") - before["_in_flight"]) / (c("_in_flight") - before["_in_flight"])
-    at_wall = (before["sessions"] + share * (c("sessions") - before["sessions"])).fill_null(0.0)
+    at_wall = before["sessions"] + share * (c("sessions") - before["sessions"])
+    alone = pl.when(c("batch_per_rank") <= 1).then(c("_slots") * c("sessions") / c("_in_flight")).otherwise(0.0)
+    at_wall = at_wall.fill_null(alone)
     caps = (
         loads.with_columns(_at_wall=at_wall)
         .filter(c("_in_flight") > c("_slots") * (1 + WALL_TOLERANCE))

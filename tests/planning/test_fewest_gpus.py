@@ -53,6 +53,14 @@ class TestByHand:
         assert (row["binding_limit"], row["headroom_sessions"]) == ("kv_memory", 3 * 8 - 20)
         assert row["expected_error_fraction"] == 0.02
 
+    def test_fewer_fit_than_a_batch_of_one_serves(self) -> None:
+        """A disaggregated batch of one with 3 in flight: 5 sessions at R = 2 s, of which 4 fit, 2 in flight."""
+        points = curve([(3.0, 2.0)], 4, batch_per_rank=1.0, max_in_flight_requests=2.0)
+        row = plan(points, 7)
+        assert (row["feasible"], row["replicas"], row["sessions_per_replica"]) == (True, 2, 4)
+        assert row["turn_latency_ms"] == pytest.approx(2_000)
+        assert (row["binding_limit"], row["headroom_sessions"]) == ("kv_memory", 1)
+
     @pytest.mark.parametrize(
         ("limits", "most", "binding"),
         [

@@ -30,10 +30,14 @@ def add_curves(points: pl.DataFrame) -> pl.DataFrame:
     )
     constant = c("max_in_flight_requests").is_null()
     at_wall = pl.when(constant).then("max_sessions").when("feasible").then("sessions").otherwise(0.0)
-    met = (constant | c("infeasible_reason").is_in(WALL_REASONS).fill_null(False)).any()
+    stopped = c("infeasible_reason").is_in(WALL_REASONS).fill_null(False)
+    # where even a batch of one is beyond the wall, fewer sessions are served as it would be, and so many of them fit
+    alone = pl.when(stopped & (c("batch_per_rank") <= 1)).then("max_sessions").otherwise(0.0)
+    held = pl.when(at_wall.max() > 0).then(at_wall.max()).otherwise(alone.max())
+    met = (constant | stopped).any()
     memory = c("binding_limit").filter(c("binding_limit").str.ends_with("memory"))
     return points.with_columns(
-        _cap=pl.when(met.over(CURVE)).then(at_wall.max().over(CURVE)).otherwise(float("inf")),
+        _cap=pl.when(met.over(CURVE)).then(held.over(CURVE)).otherwise(float("inf")),
         _memory=memory.first().over(CURVE).fill_null("kv_memory"),
     )
 

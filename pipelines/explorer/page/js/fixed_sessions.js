@@ -48,7 +48,11 @@ function capOf(rows, curve, wall) {
     return Math.max(...curve.map((point) => point.figures.max_sessions));
   }
   if (!curve.some((point) => point.beyondWall)) return Infinity;
-  return Math.max(wall, ...curve.filter((point) => point.feasible).map((point) => point.figures.sessions));
+  const held = Math.max(wall, ...curve.filter((point) => point.feasible).map((point) => point.figures.sessions));
+  // where even a batch of one is beyond the wall, fewer sessions are served as it would be, and so many of them fit
+  const first = curve[0];
+  const isAlone = first.beyondWall && rows.column("batch_per_rank")[first.row] <= 1;
+  return held > 0 || !isAlone ? held : first.figures.max_sessions;
 }
 
 /**
