@@ -94,6 +94,7 @@ def test_pauses_capped_at_a_minute(shared: Path) -> None:
     assert simulated[3.0] > 0.7
 
 
+@pytest.mark.slow
 def test_uncapped_pauses(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """About 13 of 256 sessions are in flight: how long a prefix is kept varies, and runs differ by 0.1 on the cliff."""
     sessions = weka_sessions(shared / "traces" / "weka_requests.csv.gz", 1e9)

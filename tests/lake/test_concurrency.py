@@ -28,6 +28,7 @@ from tests.lake.factory import (
 )
 
 
+@pytest.mark.slow
 def test_a_polling_reader_sees_whole_releases_only_and_never_an_older_one(
     lake: Path, tmp_path: Path, children: ForkServerContext
 ) -> None:

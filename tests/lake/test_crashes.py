@@ -69,6 +69,7 @@ def test_second_publish_killed(lake: Path, run_child: RunChild, moment: str) -> 
     assert_next_publish_puts_right(lake, 3)
 
 
+@pytest.mark.slow
 def test_killed_before_each_call_that_touches_the_disk(lake: Path, run_child: RunChild) -> None:
     publish_number(lake, 1)
     faults = 0

@@ -85,6 +85,7 @@ def costs(lake: Path, table: str) -> pl.DataFrame:
         return connection.frame(sql)
 
 
+@pytest.mark.slow
 def test_a_build_with_prices(tmp_path: Path) -> None:
     tables, prices = write_small_tables(tmp_path / "tables", rows=60), tmp_path / "prices.yaml"
     plain = BuildOptions(tables=(tables,), scenarios=("code-agent",), out=tmp_path / "lake")
