@@ -215,7 +215,7 @@ _real(
 )
 _real("in_flight_requests", "requests", "requests served or queued at the replica", "Little's law", above=0)
 _text("cache_model", "what decides whether a turn finds its session's prefix: fixed, one chance for all; ttl, a pause "
-      "no longer than cache_kept_s; lru, memory that evicts the prefix used longest ago", "scenario",
+      "no longer than cache_kept_s (table scenarios); lru, memory that evicts the prefix used longest ago", "scenario",
       allowed=CACHE_MODELS)  # fmt: skip
 _real("cache_hit_rate", "-", "chance that a turn finds its session's prefix cached; of an lru cache the outcome at the "
       "point's own load (table scenarios: in memory without end)", "Step 5", at_most=1)  # fmt: skip
@@ -295,9 +295,10 @@ _real("kv_bytes_per_session_peak", "bytes", "the same at the peak context", "Eq.
 _real("kv_bytes_available", "bytes", "memory that the replica has for KV after weights and reserve; negative where "
       "the weights do not fit", "Step 4", at_least=None)  # fmt: skip
 _real("kv_bytes_per_gpu", "bytes", "KV that the sessions take, per GPU of the replica", "Step 4, conclusion 4.3")
-_real("max_sessions_mean_context", "sessions", "sessions that fit at their mean context", "Eq. 5")
-_real("max_sessions_p95_context", "sessions", "sessions that fit in 95 of 100 moments", "Step 4")
-_real("max_sessions_peak_context", "sessions", "sessions that fit at their peak context", "Step 4")
+_real("max_sessions_mean_context", "sessions", "sessions that fit at their mean context, and no more than "
+      "max_in_flight_requests allow; where idle KV is evicted or dropped these alone count", "Eq. 5")  # fmt: skip
+_real("max_sessions_p95_context", "sessions", "the same in 95 of 100 moments", "Step 4")
+_real("max_sessions_peak_context", "sessions", "the same at their peak context", "Step 4")
 _real("max_sessions", "sessions", "the limit applied: the lesser of max_parked_sessions and max_in_flight_requests / "
       "activity_fraction", "Step 4")  # fmt: skip
 _real("max_parked_sessions", "sessions", "sessions whose KV has a place while they pause; NULL where idle KV needs "
