@@ -54,6 +54,10 @@ def add_prefill_slopes(rows: Rows, part: Part, scenario: Scenario, spec: ModelSp
     light, heavy = (_mean_prefill(turns, new, spec) for new in (turns.new_on_hit, turns.new_on_miss))
     if heavy.new_tokens < 1.01 * light.new_tokens:
         heavy = Prefill(_HEAVIER * light.new_tokens, _HEAVIER**2 * light.attention_flops)
+    if len(part.carriers) == 1:
+        return rows.with_figures(
+            dict(zip(PREFILL_SLOPES, part.carriers[0][0].prefill_slopes(light, heavy), strict=True))
+        )
     found = np.empty((2, len(rows)))
     for carrier, places in part.carriers:
         found[0, places], found[1, places] = carrier.prefill_slopes(light, heavy)

@@ -34,7 +34,7 @@ class Rows:
         arrays: MutableMapping[str, npt.NDArray[Any]] | None = None,
     ) -> None:
         self._frame = frame
-        self.figures = dict(figures or {})
+        self._figures: dict[str, Number | _Taken] = dict(figures or {})
         self._arrays: MutableMapping[str, npt.NDArray[Any]] = (
             _Columns(lambda name: as_array(self.frame[name])) if arrays is None else arrays
         )
@@ -50,28 +50,57 @@ class Rows:
         return self.frame.height
 
     def __getitem__(self, name: str) -> Number:
-        return self.figures[name] if name in self.figures else self._arrays[name]
+        return _taken(self._figures[name]) if name in self._figures else self._arrays[name]
 
     def with_figures(self, figures: Mapping[str, Number] | None = None, /, **more: Number) -> "Rows":
         """The same rows with further figures."""
-        return Rows(self._frame, {**self.figures, **(figures or {}), **more}, self._arrays)
+        return Rows(self._frame, {**self._figures, **(figures or {}), **more}, self._arrays)
 
     def with_private(self, **arrays: npt.NDArray[Any]) -> "Rows":
         """The same rows with further arrays of one entry a row, which ``to_frame`` leaves out."""
-        return Rows(self._frame, self.figures, _Columns(self._arrays.__getitem__, arrays))
+        return Rows(self._frame, self._figures, _Columns(self._arrays.__getitem__, arrays))
 
     def take(self, which: Flags | Indices) -> "Rows":
-        """The rows that are flagged, or those at these places. Columns are taken when they are asked for."""
+        """The rows that are flagged, or those at these places. What is not asked for is not taken."""
         places = np.flatnonzero(which) if which.dtype == np.bool_ else which
         return Rows(
             lambda: self.frame[places],
-            {name: _take(values, places) for name, values in self.figures.items()},
+            {name: _Taken(values, places) for name, values in self._figures.items()},
             _Columns(lambda name: self._arrays[name][places]),
         )
 
     def to_frame(self) -> pl.DataFrame:
         """The frame with the figures as columns, NULL for NaN."""
-        return self.frame.with_columns(_as_column(name, values) for name, values in self.figures.items())
+        arrays: list[pl.Series] = []
+        numbers: list[pl.Expr] = []
+        for name, values in self._figures.items():
+            column = _as_column(name, _taken(values))
+            if isinstance(column, pl.Series):
+                arrays.append(column)
+            else:
+                numbers.append(column)
+        kept = [name for name in self.frame.columns if name not in self._figures]
+        # columns in one order, whichever figures are numbers
+        return self.frame.select(kept).hstack(arrays).with_columns(numbers).select(*kept, *self._figures)
+
+
+class _Taken:
+    """Some rows' values of a figure."""
+
+    def __init__(self, values: "Number | _Taken", places: Flags | Indices) -> None:
+        self._values, self._places = values, places
+        self._is_taken = False
+
+    def get(self) -> Number:
+        if not self._is_taken:
+            values = _taken(self._values)
+            self._values = values[self._places] if isinstance(values, np.ndarray) and values.ndim else values
+            self._is_taken = True
+        return self._values
+
+
+def _taken(values: "Number | _Taken") -> Number:
+    return values.get() if isinstance(values, _Taken) else values
 
 
 class _Columns(dict[str, npt.NDArray[Any]]):
@@ -93,10 +122,6 @@ def as_array(column: pl.Series) -> npt.NDArray[Any]:
     if column.dtype == pl.Boolean:
         return column.fill_null(False).to_numpy()
     return column.cast(pl.Float64).to_numpy()
-
-
-def _take(values: Number, which: Flags | Indices) -> Number:
-    return values[which] if isinstance(values, np.ndarray) and values.ndim else values
 
 
 def _as_column(name: str, values: Number) -> pl.Series | pl.Expr:
