@@ -53,6 +53,15 @@ class TestByHand:
         assert (row["binding_limit"], row["headroom_sessions"]) == ("kv_memory", 3 * 8 - 20)
         assert row["expected_error_fraction"] == 0.02
 
+    def test_nothing_is_read_off_across_a_cliff_of_the_cache(self) -> None:
+        """Hits fall from 1 to 0.1 between 5 and 7 sessions: 6 have no figure, so 12 take three replicas of 4."""
+        hit_rates = pl.Series("cache_hit_rate", [1.0, 1.0, 0.1, 0.1])
+        row = plan(curve(BY_HAND, 100).with_columns(hit_rates), 12, Limits(max_turn_latency_s=3.5))
+        assert (row["replicas"], row["sessions_per_replica"], row["binding_limit"]) == (3, 4, "cache_hit_rate")
+        gentle = curve(BY_HAND, 100).with_columns(pl.Series("cache_hit_rate", [1.0, 0.9, 0.7, 0.5]))
+        row = plan(gentle, 12, Limits(max_turn_latency_s=3.5))
+        assert (row["replicas"], row["sessions_per_replica"]) == (2, 6)
+
     def test_fewer_fit_than_a_batch_of_one_serves(self) -> None:
         """A disaggregated batch of one with 3 in flight: 5 sessions at R = 2 s, of which 4 fit, 2 in flight."""
         points = curve([(3.0, 2.0)], 4, batch_per_rank=1.0, max_in_flight_requests=2.0)

@@ -289,3 +289,16 @@ def test_options_that_leave_nothing_to_evict(option: dict[str, Any]) -> None:
     stated, lru = (scenario_under(agents(cache), options) for cache in (FixedCache(hit_rate=rate), LRU))
     found, expected = carried(lru, **option), carried(stated, **option)
     assert_frame_equal(found.drop("cache_model"), expected.drop("cache_model"))
+
+
+def test_no_point_at_the_wall_where_the_cache_falls() -> None:
+    """Code agents on these rows reach the wall just where their hits go; on the roofline's finer curves they do not."""
+    coarse, fine = (carried(article_scenario("code-agent", cache=LRU), table) for table in ("agg", "roofline"))
+    assert "kv_capacity" in set(coarse["infeasible_reason"])
+    assert coarse.filter("feasible")["cache_hit_rate"].max() == 1.0
+    assert coarse.filter(infeasible_reason="kv_capacity")["cache_hit_rate"].max() == 0.0
+    assert not coarse["interpolated"].any()
+    at_wall = fine.filter("interpolated")
+    assert at_wall.height > 2
+    # none of them is read off halfway down the cliff
+    assert at_wall.filter(pl.col("cache_hit_rate").is_between(0.25, 0.75)).is_empty()

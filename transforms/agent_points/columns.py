@@ -24,6 +24,9 @@ HIT_RATE_FIGURES = (
     "serving_requests_per_s_all_misses",
 )  # fmt: skip
 
+#: Between two rows whose hit rates differ by more the cache falls over its cliff: nothing there is on a straight line.
+CLIFF_OF_HIT_RATE = 0.25
+
 #: What a turn's own prefill takes, in ms: of a new token, and of a FLOP of its attention.
 PREFILL_SLOPES = ("_prefill_ms_per_token", "_prefill_ms_per_flop")
 #: What lies straight between two rows of a curve.

@@ -3,7 +3,7 @@
 import numpy as np
 
 from schemas.scenarios import Scenario
-from transforms.agent_points.columns import BETWEEN_ROWS
+from transforms.agent_points.columns import BETWEEN_ROWS, CLIFF_OF_HIT_RATE
 from transforms.agent_points.curves import Curves
 from transforms.agent_points.feasibility import is_at_wall
 from transforms.agent_points.rows import Indices, Rows
@@ -32,7 +32,7 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
 
     Between the last row that fits and the next, TTFT and TPOT are linear in the sessions. The rows
     have the turn figures, ``sessions`` and ``serving_requests_per_s``; what follows from these is
-    left to the steps that make it.
+    left to the steps that make it. A curve that crosses its wall where its cache's hit rate falls has none.
     """
     low, high = (rows.take(places) for places in crossings(rows, curves))
     latency_s, next_latency_s = low["turn_latency_ms"] / 1e3, high["turn_latency_ms"] / 1e3
@@ -43,8 +43,9 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
     sessions = sessions_at_wall(
         low["sessions"], latency_s, high["sessions"], next_latency_s, scenario.think_time_s, parked, slots
     )
-    # at the wall itself the row is the point already
-    beyond = sessions > low["sessions"]
+    # at the wall itself the row is the point already; across a cache's cliff no figure is known
+    falls = np.abs(high["cache_hit_rate"] - low["cache_hit_rate"]) > CLIFF_OF_HIT_RATE
+    beyond = (sessions > low["sessions"]) & ~falls
     low, high, sessions = low.take(beyond), high.take(beyond), sessions[beyond]
     share = (sessions - low["sessions"]) / (high["sessions"] - low["sessions"])
     turn = {name: _between(low[name], high[name], share) for name in BETWEEN_ROWS}

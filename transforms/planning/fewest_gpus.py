@@ -123,5 +123,7 @@ def _with_figures(found: pl.DataFrame, sessions: int, limit: str | None, scenari
         .then("_memory")
         .when(c("_stop") == "latency")
         .then(pl.lit(limit, pl.String))
+        .when(c("_stop") == "cache")
+        .then(pl.lit("cache_hit_rate"))
         .otherwise(pl.lit("table_range")),
     )

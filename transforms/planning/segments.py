@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from transforms.agent_points.columns import TURN_FIGURES
+from transforms.agent_points.columns import CLIFF_OF_HIT_RATE, TURN_FIGURES
 from transforms.agent_points.feasibility import WALL_REASONS
 from transforms.agent_points.sessions import stations
 from transforms.configurations import curve_number
@@ -47,7 +47,8 @@ def segments(points: pl.DataFrame) -> pl.DataFrame:
 
     A piece is its lower row and, as ``_next_*``, its upper one; sessions lie between ``_from`` and ``_to``. A row at
     a batch of one serves fewer sessions as well as its own: it has a piece of its own below it. Rows that cannot be
-    run for another reason than memory bound no piece.
+    run for another reason than memory bound no piece. Where the cache's hit rate falls between two rows, no piece
+    joins them.
     """
     c = pl.col
     b = loop.in_flight_per_station(c("serving_requests_per_s"), c("turn_latency_ms") / 1e3, stations())
@@ -59,16 +60,25 @@ def segments(points: pl.DataFrame) -> pl.DataFrame:
     )
     alone = rows.filter((c("_rank") == 0) & (c("batch_per_rank") <= 1) & c("_sound"))
     alone = alone.with_columns(
-        *(c(name).alias(f"_next_{name}") for name in _LINES), _from=pl.lit(0.0), _to=c("sessions"), _rank=pl.lit(-1)
+        *(c(name).alias(f"_next_{name}") for name in _LINES),
+        _from=pl.lit(0.0),
+        _to=c("sessions"),
+        _rank=pl.lit(-1),
+        _cliff=pl.lit(False),
     )
     pairs = rows.with_columns(
         *(c(name).shift(-1).over(CURVE).alias(f"_next_{name}") for name in _LINES),
         _next_sound=c("_sound").shift(-1).over(CURVE),
     )
-    # a row by itself is a piece without length
+    falls = (c("cache_hit_rate") - c("cache_hit_rate").shift(-1).over(CURVE)).abs() > CLIFF_OF_HIT_RATE
+    pairs = pairs.with_columns(_cliff=(falls & c("_next_sound")).fill_null(False))
+    # a row by itself, or before a cliff of its cache, is a piece without length
     pairs = pairs.with_columns(
         *(
-            pl.when(c("_next_sound").fill_null(False)).then(f"_next_{name}").otherwise(name).alias(f"_next_{name}")
+            pl.when(c("_next_sound").fill_null(False) & ~c("_cliff"))
+            .then(f"_next_{name}")
+            .otherwise(name)
+            .alias(f"_next_{name}")
             for name in _LINES
         )
     )
@@ -82,7 +92,7 @@ def segments(points: pl.DataFrame) -> pl.DataFrame:
 def within_latency(pieces: pl.DataFrame, limit_s: float, think_time_s: float, preset: loop.ClosedLoop) -> pl.DataFrame:
     """The parts of the pieces on which a turn takes at most ``limit_s`` and memory holds the sessions.
 
-    Narrows ``_from`` and ``_to``; ``_stop`` says what ends a part above: latency, memory or the table.
+    Narrows ``_from`` and ``_to``; ``_stop`` says what ends a part above: latency, memory, the cache or the table.
     """
     c = pl.col
     low_ms, high_ms, limit_ms = c("turn_latency_ms"), c("_next_turn_latency_ms"), limit_s * 1e3
@@ -96,7 +106,11 @@ def within_latency(pieces: pl.DataFrame, limit_s: float, think_time_s: float, pr
     parts = parts.with_columns(
         _from=pl.when(cut_below).then(pl.max_horizontal("_from", crossing)).otherwise("_from"),
         _to=pl.when(cut_above).then(pl.min_horizontal("_to", crossing)).otherwise("_to"),
-        _stop=pl.when(cut_above).then(pl.lit("latency")).otherwise(pl.lit("table")),
+        _stop=pl.when(cut_above)
+        .then(pl.lit("latency"))
+        .when("_cliff")
+        .then(pl.lit("cache"))
+        .otherwise(pl.lit("table")),
     )
     return parts.with_columns(
         _stop=pl.when(c("_cap") <= c("_to")).then(pl.lit("memory")).otherwise("_stop"),
