@@ -46,8 +46,13 @@ def in_columns_of(frame: pl.DataFrame, table_name: str) -> pl.DataFrame:
 
     Columns of the frame that the table does not have are left out. Raises ``FrameError``.
     """
+    table = TABLES[table_name]
+    given = frame.schema
+    others = [field for field in table.fields if given.get(field.name) != field.dtype]
     try:
-        return frame.select(pl.col(field.name).cast(field.dtype) for field in TABLES[table_name].fields)
+        if others:
+            frame = frame.with_columns(pl.col(field.name).cast(field.dtype) for field in others)
+        return frame[list(table.field_names)]
     except pl.exceptions.PolarsError as error:
         raise FrameError(f"{table_name}: {error}") from error
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from schemas.frames import empty_frame, in_columns_of
 from schemas.models import ModelSpec
-from schemas.tables import TABLES
 from transforms.agent_points.carry import Setting, judge_rows
 from transforms.agent_points.columns import BETWEEN_ROWS
 from transforms.agent_points.feasibility import WALL_REASONS, WALL_TOLERANCE
@@ -37,7 +37,7 @@ def operating_points(agent_points: pl.DataFrame, setting: Setting) -> pl.DataFra
     """
     scenario = setting.scenario
     if scenario.sessions is None or scenario.gpus is None or agent_points.is_empty():
-        return _empty()
+        return empty_frame("operating_points")
     curves = _curves(agent_points, scenario.sessions, scenario.gpus)
     rows = agent_points.filter(~pl.col("interpolated"))
     fuller, cold = _solve(curves, rows, "_share_high", setting)
@@ -71,7 +71,7 @@ def operating_points(agent_points: pl.DataFrame, setting: Setting) -> pl.DataFra
         batch_per_rank=pl.lit(None, pl.Float64),
         point_id=c("point_id") + "-op",
     )
-    return mark_frontiers(points).select(c(field.name).cast(field.dtype) for field in TABLES["operating_points"].fields)
+    return in_columns_of(mark_frontiers(points), "operating_points")
 
 
 def _curves(agent_points: pl.DataFrame, sessions: int, gpus: int) -> pl.DataFrame:
@@ -348,7 +348,3 @@ def _judge(solved: pl.DataFrame, setting: Setting) -> pl.DataFrame:
             "infeasible_reason",
         )
     )
-
-
-def _empty() -> pl.DataFrame:
-    return pl.DataFrame(schema={field.name: field.dtype for field in TABLES["operating_points"].fields})

@@ -11,7 +11,7 @@ from typing import ClassVar
 from schemas.models import ModelSpec
 from transforms.agent_points.columns import turn_figures
 from transforms.agent_points.gpu import Gpu
-from transforms.agent_points.roofline_points import article_decode_s, article_prefill_s
+from transforms.agent_points.roofline_points import article_decode_s
 from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.rows import Flags, Indices, Rows
 from transforms.agent_points.workload import Prefill, Workload
@@ -39,15 +39,15 @@ class RatioRows:
         Gives the turn figures and ``serving_requests_per_s``: the requests in flight stay, so throughput goes with
         1/R.
         """
-        rows, (ttft_over_roofline, tpot_over_roofline) = self.rows, self._over_roofline
+        rows = self.rows
 
         def ttft(prefill: Prefill) -> Number:
-            return ttft_over_roofline * article_prefill_s(self._prefilling, prefill.new_tokens, self.spec)
+            return self._ttft_ms_per_token * prefill.new_tokens
 
         context = workload.decode_context_tokens
         if context not in self._known:  # hits and misses decode alike: the last answer is kept
             self._known.clear()
-            self._known[context] = tpot_over_roofline * self._tpot_s(context)
+            self._known[context] = self._tpot_over_roofline * self._tpot_s(context)
         tpot = self._known[context]
         mean, first, last = workload.of_each_turn(ttft)
         turn = turn_figures(mean, first, last, tpot, workload.output_tokens)
@@ -56,22 +56,22 @@ class RatioRows:
 
     def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
         """TTFT goes with the tokens; the ratio knows no attention."""
-        return self.rows["row_ttft_ms"] / (self.rows["isl_tokens"] - self.rows["prefix_tokens"]), 0.0
+        return self._ttft_ms_per_token, 0.0
 
     @cached_property
-    def _prefilling(self) -> RooflineReplica:
-        return RooflineReplica.of_rows(self.rows, self.spec, Gpu.of_rows(self.rows, "prefill"), 0.0)
+    def _ttft_ms_per_token(self) -> Number:
+        """The roofline's prefill goes with its new tokens (Eq. 2), and so does their ratio."""
+        rows = self.rows
+        return rows["row_ttft_ms"] / (rows["isl_tokens"] - rows["prefix_tokens"])
 
     @cached_property
     def _decoding(self) -> RooflineReplica:
         return RooflineReplica.of_rows(self.rows, self.spec, Gpu.of_rows(self.rows, "decode"), 0.0)
 
     @cached_property
-    def _over_roofline(self) -> tuple[Number, Number]:
-        """TTFT and TPOT of the rows over those of the roofline at their own workload."""
-        rows, isl = self.rows, self.rows["isl_tokens"]
-        prefill_s = article_prefill_s(self._prefilling, isl - rows["prefix_tokens"], self.spec)
-        return rows["row_ttft_ms"] / prefill_s, rows["row_tpot_ms"] / self._tpot_s(isl + rows["osl_tokens"] / 2)
+    def _tpot_over_roofline(self) -> Number:
+        """TPOT of the rows over that of the roofline at their own workload."""
+        return self.rows["row_tpot_ms"] / self._tpot_s(self.rows["isl_tokens"] + self.rows["osl_tokens"] / 2)
 
     def _tpot_s(self, context: Number) -> Number:
         """TPOT of the roofline at the rows' batches."""

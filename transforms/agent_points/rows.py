@@ -81,7 +81,7 @@ class Rows:
                 numbers.append(column)
         kept = [name for name in self.frame.columns if name not in self._figures]
         # columns in one order, whichever figures are numbers
-        return self.frame.select(kept).hstack(arrays).with_columns(numbers).select(*kept, *self._figures)
+        return self.frame[kept].hstack(arrays).with_columns(numbers)[[*kept, *self._figures]]
 
 
 class _Taken:
