@@ -8,6 +8,7 @@ partitions are taken from the release before.
 import hashlib
 import os
 import shutil
+import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -62,7 +63,7 @@ def put_aside(release: Path, table: str, rows: pl.DataFrame) -> None:
         frame = in_columns_of(rows, fact)
         path = release / _ASIDE / fact / f"{content_sha256(frame)}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(f".{os.getpid()}")
+        unfinished = path.with_suffix(f".{uuid.uuid4().hex}")  # others may be writing rows alike, none for instance
         unfinished.write_bytes(encode(frame))
         os.replace(unfinished, path)
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -13,10 +14,10 @@ from pipelines.catalogues import load_hardware
 from pipelines.lake.query import open_lake
 from pipelines.lake.reader import current_release
 from pipelines.lake.retention import relink, rollback
-from pipelines.star import with_pairs
+from pipelines.star import put_aside, with_pairs
 from schemas.dictionary import dictionary_table
 from schemas.fields import FIELDS
-from schemas.frames import conform
+from schemas.frames import conform, empty_frame
 from schemas.options import BuildOptions
 from schemas.star import STORED_FACTS
 from schemas.tables import TABLES
@@ -184,3 +185,13 @@ def test_a_pair_of_gpus_has_the_figures_of_the_decoding_one() -> None:
     assert row["hardware_name"] == "H100 SXM and H200 SXM"
     assert row["hbm_bytes"] == load_hardware().get("h200-sxm").hbm_bytes
     assert (row["prefill_hardware"], row["decode_hardware"]) == ("h100-sxm", "h200-sxm")
+
+
+def test_shares_that_put_the_same_rows_aside_at_once(tmp_path: Path) -> None:
+    """None, in most builds: both threads had none on a frontier, and wrote one file."""
+    rows = empty_frame("agent_frontier")
+    with ThreadPoolExecutor(4) as threads:
+        for _ in threads.map(lambda number: put_aside(tmp_path, "agent_frontier", rows), range(400)):
+            pass
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert pl.read_parquet(file).is_empty()
