@@ -46,6 +46,15 @@ def main() -> None:
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(1)
+    except Exception as error:
+        if "botocore" not in sys.modules:  # no lake on an object store was opened
+            raise
+        from pipelines.lake.places import is_refusal, refusal
+
+        if not is_refusal(error):
+            raise
+        print(f"Error: the object store of the lake failed: {refusal(error)}", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -53,17 +53,23 @@ def frontier_spec(points: Iterable[Point], model: str, scenario: str) -> dict[st
     """Turn latency against tasks an hour per GPU, a colour for each hardware, dashes for each weight format.
 
     ``points`` are rows of ``agent_points`` with ``shape``, the replica in words. Infeasible ones are drawn, lightly,
-    where the KV wall is what stands against them; the others are left out.
+    where the KV wall is what stands against them; the others are left out. Raises ``UserError`` where there are more
+    series than colours.
     """
     rows = [row for row in map(_row, points) if row is not None]
     series = list(dict.fromkeys(row["series"] for row in rows))
+    if len(series) > len(COLOURS):
+        raise UserError(
+            f"A figure tells at most {len(COLOURS)} GPUs apart by colour, and these are {len(series)}: give fewer "
+            "--hardware, or leave --png, --svg and --html out for the table alone."
+        )
     formats = list(dict.fromkeys(row["weights"] for row in rows))
     x = {"field": "turn_latency_s", "type": "quantitative", "title": X_TITLE, "scale": {"type": "log", "nice": False},
          "axis": {"tickCount": 8, "format": "~g"}}  # fmt: skip
     y = {"field": "tasks_per_hour_per_gpu", "type": "quantitative", "title": Y_TITLE, "scale": {"zero": True},
          "axis": {"format": ",~f"}}  # fmt: skip
     colour = {"field": "series", "type": "nominal", "title": "hardware", "legend": {"symbolOpacity": 1}, "scale": {
-        "domain": series, "range": [COLOURS[i % len(COLOURS)] for i in range(len(series))]}}  # fmt: skip
+        "domain": series, "range": list(COLOURS[: len(series)])}}  # fmt: skip
     line: dict[str, Any] = {"x": x, "y": y, "color": colour, "detail": {"field": "weights"}, "order": {
         "field": "turn_latency_s", "type": "quantitative"}}  # fmt: skip
     if len(formats) > 1:

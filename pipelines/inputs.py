@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from pipelines.given_paths import check_tables
 from pipelines.sidecars import sidecar_of
 from schemas.errors import UserError
 from schemas.sidecar import SIDECAR_NAME
@@ -46,9 +47,8 @@ def find_files(paths: Sequence[Path]) -> list[FoundFile]:
     Raises ``UserError`` for a path that is not there or a folder without tables.
     """
     found: dict[Path, FoundFile] = {}
+    check_tables(paths)
     for path in paths:
-        if not path.exists():
-            raise UserError(f"{path} does not exist: name a table file or a folder of tables.")
         files = list(_files_under(path)) if path.is_dir() else [FoundFile(path, path.name)]
         if not files:
             raise UserError(f"{path} holds no table ({', '.join(TABLE_SUFFIXES)}, each also gzipped as .gz).")

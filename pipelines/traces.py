@@ -86,7 +86,6 @@ def write_scenario(scenario: Scenario, out: Path) -> None:
     header = "# Made by `agent-pareto scenarios fit`. Fields: `agent-pareto scenarios list`.\n"
     text = header + yaml.safe_dump({"scenarios": [entry]}, sort_keys=False, allow_unicode=True, width=110)
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
         handle, beside = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:

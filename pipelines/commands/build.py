@@ -168,6 +168,11 @@ def build_command(
     import time
 
     began = time.perf_counter()
+    from pipelines.given_paths import check_tables
+    from pipelines.lake.layout import Lake
+
+    check_tables(options.tables)
+    Lake.at(options.out)  # a store that refuses says so before Prefect starts
     from pipelines.prefect_runtime import start_in_background
 
     server = start_in_background()

@@ -25,6 +25,8 @@ _COLUMNS = {
     "transfer_method": "by",
     "binding_limit": "limit",
 }
+#: Endings of a figure's file, by its option.
+SUFFIXES: "dict[Kind, tuple[str, ...]]" = {"png": (".png",), "svg": (".svg",), "html": (".html", ".htm")}
 _SQL = """
     select hardware, model, scenario, scenario_name, weight_dtype, turn_latency_ms, tasks_per_hour_per_gpu,
            e2e_tokens_per_s_per_user, usd_per_task, sessions, max_sessions, backend, transfer_method, binding_limit,
@@ -53,14 +55,18 @@ def frontier_command(
 ) -> None:
     """Show a frontier: turn latency against tasks an hour per GPU, with the configurations on it.
 
-    A figure file has the points below the frontier and beyond the KV wall too, lighter; its numbers are the table's.
+    A figure file has at most seven GPUs, and the points below the frontier and beyond the KV wall too,
+    lighter; its numbers are the table's.
     """
     from pipelines.commands.tables import print_table
+    from pipelines.given_paths import check_output_file
     from pipelines.lake.query import open_lake
     from schemas.errors import UserError
 
     asked: dict[Kind, Path | None] = {"png": png, "svg": svg, "html": html}
     figures = {kind: path for kind, path in asked.items() if path is not None}
+    for kind, path in figures.items():
+        check_output_file(f"--{kind}", path, SUFFIXES[kind], f"frontier.{kind}")
     with open_lake(lake) as connection:
 
         def slug(given: str, kind: str) -> str:
@@ -83,6 +89,10 @@ def frontier_command(
         if len(missing) == len(gpus):
             raise UserError(said)
         typer.echo(said, err=True)
+    if figures:
+        from pipelines.figures import frontier_spec, write_figure
+
+        spec = frontier_spec(points, model, str(points[0]["scenario_name"]))
     shown = dict(_COLUMNS)
     if len(gpus) == 1:
         del shown["hardware"]
@@ -90,13 +100,9 @@ def frontier_command(
         del shown["usd_per_task"]
     print_table(tuple(shown.values()), ([_cell(point[name]) for name in shown] for point in best))
     _plot(best, f"{', '.join(gpus)}; {model}, {scenario}")
-    if figures:
-        from pipelines.figures import frontier_spec, write_figure
-
-        spec = frontier_spec(points, model, str(points[0]["scenario_name"]))
-        for kind, path in figures.items():
-            write_figure(spec, kind, path)
-            print(f"Figure: {path}")
+    for kind, path in figures.items():
+        write_figure(spec, kind, path)
+        print(f"Figure: {path}")
 
 
 def _slug(slugs: list[str], name: str, kind: str) -> str:

@@ -33,9 +33,18 @@ def list_command(
     from schemas.errors import UserError
 
     releases = list_releases(lake)
-    if not releases:
-        raise UserError(f"{lake} holds no release: run `agent-pareto build --out {lake}` first.")
     current = current_id(Lake.at(lake))
+    gone = (
+        None if current in (None, *(release.id for release in releases)) else f"The current release {current} is gone"
+    )
+    if not releases:
+        raise UserError(
+            f"{f'{gone}: {lake}' if gone else lake} holds no release: run `agent-pareto build --out {lake}` first."
+        )
+    if gone:
+        typer.echo(
+            f"{gone}: its folder is not there or not complete. Choose one with `releases rollback ID`.", err=True
+        )
     columns = ["release", "current", "created_at", "code_version", "schema_version", "rows", "bytes"]
     rows: list[list[object]] = []
     for release in releases:

@@ -104,6 +104,7 @@ def fit(
 
     from pipelines.commands.models import slug_of
     from pipelines.commands.trace_summary import print_summary
+    from pipelines.given_paths import check_output_file
     from pipelines.progress import shown_progress
     from pipelines.traces import FitOptions, fit_scenario, write_scenario
     from schemas.errors import UserError
@@ -118,8 +119,7 @@ def fit(
     for option, value in (("--cap-pauses", cap_pauses), ("--cache-timeout", cache_timeout)):
         if value is not None and not math.isfinite(value):
             raise UserError(f"{option} {value}: must be a finite number of seconds.")
-    if out.is_dir():
-        raise UserError(f"--out {out}: is a folder; name a file, say {out / 'scenario.yaml'}.")
+    check_output_file("--out", out, example="scenario.yaml")
     options = FitOptions(chosen, name, trace_format, cap_pauses, cache_timeout, characters_per_token)
     with shown_progress():
         scenario = fit_scenario(traces, options)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pipelines.lake.layout import MANIFEST, Lake
-from pipelines.lake.places import file_system, key_of
+from pipelines.lake.places import file_system, key_of, refusals_explained
 from pipelines.lake.publish import pointer_to
 from schemas.errors import UserError
 
@@ -32,21 +32,11 @@ def remove_release(lake: Lake, release_id: str) -> None:
 
 @contextmanager
 def explained(remote: Lake) -> Iterator[None]:
-    """What a store refuses, as a sentence."""
+    """What a store refuses while a lake is written, as a sentence."""
     try:
-        yield
-    except (OSError, _client_errors()) as error:
-        raise UserError(
-            f"The lake {remote.root} cannot be reached or written: {str(error) or type(error).__name__}. What was "
-            "published there before is unchanged."
-        ) from error
-
-
-def _client_errors() -> type[Exception]:
-    """What the S3 client raises beside ``OSError``: no credentials, no such endpoint."""
-    try:
-        from botocore.exceptions import BotoCoreError
-    except ImportError:
-        return OSError
-    errors: type[Exception] = BotoCoreError
-    return errors
+        with refusals_explained(remote.root):
+            yield
+    except UserError as error:
+        if error.__cause__ is None:
+            raise
+        raise UserError(f"{error} What was published there before is unchanged.") from error.__cause__

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -146,6 +147,18 @@ def test_releases_list(lake: Path, releases: list[str]) -> None:
     assert [row[0] for row in rows[2:]] == releases
     assert [row[1] == "current" for row in rows[2:]] == [False, False, True]
     assert [row[-2] for row in rows[2:]] == ["7", "9", "11"]  # twice n + 2 points, and one GPU
+
+
+def test_releases_list_says_that_the_current_one_is_gone(lake: Path, releases: list[str]) -> None:
+    shutil.rmtree(lake / "releases" / releases[-1])
+    listed = run("releases", "list", "--lake", lake)
+    assert releases[0] in listed.stdout
+    assert f"The current release {releases[-1]} is gone: its folder is not there" in listed.stderr
+    assert "`releases rollback ID`" in listed.stderr
+    for release_id in releases[:-1]:
+        shutil.rmtree(lake / "releases" / release_id)
+    with pytest.raises(UserError, match=f"The current release {releases[-1]} is gone: .* holds no release: run"):
+        run("releases", "list", "--lake", lake)
 
 
 def test_releases_list_as_json(lake: Path, releases: list[str]) -> None:

@@ -244,6 +244,81 @@ def test_what_is_not_there_is_said(place: Path, url: str, sentence: str) -> None
         current_release(Path(url))
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("query", "select 1", "--lake"), ("releases", "list", "--lake"), ("build", "--out"),
+        ("plan", "--sessions", "5", "--model", "m", "--scenario", "s", "--lake"), ("explorer", "--serve", "--lake"),
+        ("frontier", "--hardware", "h200", "--model", "m", "--scenario", "s", "--lake"),
+    ],
+)  # fmt: skip
+def test_every_command_says_that_the_bucket_is_missing(place: Path, arguments: tuple[str, ...]) -> None:
+    error = CliRunner().invoke(app, [*arguments, "s3://no-such-bucket/prefix"]).exception
+    assert isinstance(error, UserError)
+    assert "The specified bucket does not exist. Correct the URL, or create" in str(error)
+    assert "is no-such-bucket." in str(error)
+    error = CliRunner().invoke(app, [*arguments, "s3://"]).exception
+    assert isinstance(error, UserError)
+    assert str(error) == "s3:// names no bucket: give the lake as s3://bucket/prefix."
+
+
+def test_keys_that_are_refused(place: Path, endpoint: str) -> None:
+    from urllib.request import Request, urlopen
+
+    def check_keys_after(requests: int) -> None:
+        headers = {"Content-Type": "text/plain"}
+        urlopen(Request(f"{endpoint}/moto-api/reset-auth", str(requests).encode(), headers, method="POST"))
+
+    check_keys_after(0)
+    try:
+        with pytest.raises(UserError, match=r"access is denied \(.*\)\. Readers need s3:ListBucket"):
+            current_release(Path("s3://lakes/closed"))
+    finally:
+        check_keys_after(10**9)
+
+
+@pytest.mark.parametrize(
+    ("without", "sentence"),
+    [
+        (("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), r"credentials are missing .* Set AWS_ACCESS_KEY_ID and"),
+        (("AWS_ENDPOINT_URL_S3",), r"no answer .*127\.0\.0\.1:1/.* Check the network, and AWS_ENDPOINT_URL_S3"),
+    ],
+)
+def test_a_store_that_cannot_be_asked(
+    place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, without: tuple[str, ...], sentence: str
+) -> None:
+    import s3fs
+
+    for name in without:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    if "AWS_ENDPOINT_URL_S3" in without:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    s3fs.S3FileSystem.clear_instance_cache()
+    with pytest.raises(UserError, match=sentence):
+        current_release(Path("s3://lakes/unasked"))
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def test_a_store_that_goes_away_meanwhile(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever command it is: a sentence and exit code 1."""
+    from botocore.exceptions import EndpointConnectionError
+
+    from pipelines import cli
+
+    def gone() -> None:
+        raise EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
+
+    monkeypatch.setattr(cli, "app", gone)
+    with pytest.raises(SystemExit, match="1"):
+        cli.main()
+    assert capsys.readouterr().err.startswith("Error: the object store of the lake failed: no answer (")
+
+
 def test_a_query_reads_nothing_else_of_the_bucket(options: BuildOptions) -> None:
     build_there(options)
     store = file_system(Lake.at(options.out).root)

@@ -147,6 +147,29 @@ def test_hardware_without_a_frontier_is_said(lake: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written(lake: Path, tmp_path: Path) -> None:
-    result = frontier(lake, "--hardware", "h200-sxm", "--svg", str(tmp_path / "nowhere" / "f.svg"))
-    assert isinstance(result.exception, UserError)
-    assert re.fullmatch(r"--svg .*f\.svg cannot be written: No such file or directory\.", str(result.exception))
+    """Is said before anything is printed."""
+    for option, path, sentence in (
+        ("--svg", str(tmp_path / "nowhere" / "f.svg"), r"there is no folder .*nowhere; make it first"),
+        ("--svg", "", r"the path names no file; give one, say frontier\.svg\."),
+        ("--png", str(tmp_path), r"is a folder; name a file, say .*frontier\.png\."),
+        ("--png", str(tmp_path / "f.svg"), r"the name of its file ends in \.png; say frontier\.png\."),
+        ("--html", str(tmp_path / "f"), r"the name of its file ends in \.html or \.htm;"),
+    ):
+        result = frontier(lake, "--hardware", "h200-sxm", option, path)
+        assert isinstance(result.exception, UserError)
+        assert re.match(rf"{option}.*: {sentence}", str(result.exception))
+        assert result.stdout == ""
+
+
+def test_more_hardware_than_colours() -> None:
+    """Seven have a colour each, in the legend's order; eight are refused, not drawn in a colour twice."""
+    points = [
+        {"hardware": f"gpu-{number}", "on_frontier": True, "feasible": True, "infeasible_reason": None,
+         "transfer_method": "transfer", "weight_dtype": "fp8", "turn_latency_ms": 1e3, "tasks_per_hour_per_gpu": 1.0,
+         "sessions": 1.0, "max_sessions": 2.0, "shape": "tp1", "backend": "trtllm", "binding_limit": "kv_capacity"}
+        for number in range(8)
+    ]  # fmt: skip
+    scale = figures.frontier_spec(points[:7], "m", "s")["layer"][1]["encoding"]["color"]["scale"]
+    assert len(set(scale["range"])) == len(scale["domain"]) == 7
+    with pytest.raises(UserError, match=r"at most 7 GPUs apart by colour, and these are 8: give fewer --hardware"):
+        figures.frontier_spec(points, "m", "s")

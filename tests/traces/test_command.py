@@ -47,6 +47,7 @@ def trace(tmp_path: Path) -> Path:
 
 def test_the_file_is_a_scenario_that_a_build_takes(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "My agent.yaml"
+    out.parent.mkdir()
     printed = fit(trace, "--out", out)
     (scenario,) = load_scenarios([str(out)])
     assert scenario.slug == "my-agent"
@@ -132,6 +133,9 @@ def test_paths_that_are_not_there_or_of_two_kinds(trace: Path, tmp_path: Path) -
         fit(tmp_path / "nowhere", "--out", tmp_path / "x.yaml")
     with pytest.raises(UserError, match="is a folder; name a file"):
         fit(trace, "--out", tmp_path)
+    with pytest.raises(UserError, match=r"there is no folder .*missing; make it first"):
+        fit(trace, "--out", tmp_path / "missing" / "x.yaml")
+    assert not (tmp_path / "missing").exists()
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps({"session_id": "a", "input_length": 10, "output_length": 1}) + "\n")
     with pytest.raises(UserError, match=r"different formats: table, .*; aiperf, "):
