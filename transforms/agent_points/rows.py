@@ -131,5 +131,5 @@ def _as_column(name: str, values: Number) -> pl.Series | pl.Expr:
         return pl.Series(name, LABELS[name], pl.String).gather(values)
     if not isinstance(values, np.ndarray) or not values.ndim:
         return pl.lit(None, pl.Float64).alias(name) if values != values else pl.lit(values).alias(name)
-    # a sum is NaN where a value is: most columns have none, and need no look at each
-    return pl.Series(name, values, nan_to_null=values.dtype.kind == "f" and bool(np.isnan(values.sum())))
+    # most columns have no NaN, and need none looked for one by one
+    return pl.Series(name, values, nan_to_null=values.dtype.kind == "f" and bool(np.isnan(values).any()))
