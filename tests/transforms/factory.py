@@ -26,8 +26,13 @@ TABLES = SHIPPED / "tables" / "aiconfigurator"
 MIXED_BACKENDS = "runs/h200_sxm__llama-3.1-8b__isl4000_osl1000__backend-auto"
 
 
-def identity_scenario(isl_tokens: float, osl_tokens: float, prefix_tokens: float = 0.0) -> Scenario:
-    """MODEL 5.8: N = 1, Z = 0, h = 1, L0 = ISL, n1 = ISL - prefix, OSL = osl."""
+def identity_scenario(
+    isl_tokens: float, osl_tokens: float, prefix_tokens: float = 0.0, hit_rate: float = 1.0
+) -> Scenario:
+    """MODEL 5.8: N = 1, Z = 0, h = 1, L0 = ISL, n1 = ISL - prefix, OSL = osl.
+
+    At another ``hit_rate`` a miss finds the same prefix, shared by all tasks, and so is the same turn.
+    """
     return Scenario(
         slug="identity",
         turns=1,
@@ -36,7 +41,8 @@ def identity_scenario(isl_tokens: float, osl_tokens: float, prefix_tokens: float
         new_tokens_per_turn=0,
         output_tokens_per_turn=osl_tokens,
         first_turn_new_tokens=isl_tokens - prefix_tokens,
-        cache={"hit_rate": 1.0},  # type: ignore[arg-type]
+        shared_prefix_tokens=prefix_tokens if hit_rate < 1.0 else 0.0,
+        cache={"hit_rate": hit_rate},  # type: ignore[arg-type]
     )
 
 

@@ -121,13 +121,15 @@ class TestTiesFaultsAndInfeasible:
         assert faults == {"H": "missing_value", "I": "not_a_number", "J": "no_decode"}
         assert account.quarantined == Counter(faults.values())
 
+    @pytest.mark.parametrize("hit_rate", [0.0, 0.5, 1.0])
     @pytest.mark.parametrize("shuffled", [False, True])
-    def test_front(self, tmp_path: Path, shuffled: bool) -> None:
+    def test_front(self, tmp_path: Path, shuffled: bool, hit_rate: float) -> None:
         names = pl.Series(list(case_01()))
         if shuffled:
             names = names.shuffle(SEED)
         inputs = read(tmp_path, [case_01()[name] for name in names])
-        points = agent_points(inputs.serving_points, setting("h200-sxm", "qwen3-32b", identity_scenario(4000, 501)))
+        scenario = identity_scenario(4000, 501, hit_rate=hit_rate)
+        points = agent_points(inputs.serving_points, setting("h200-sxm", "qwen3-32b", scenario))
         row = pl.col("source_row")
         points = points.with_columns(name=row.map_elements(lambda number: names[number - 1], return_dtype=pl.String))
         front = points.filter("on_frontier")
@@ -139,12 +141,23 @@ class TestTiesFaultsAndInfeasible:
         infeasible = points.filter(~pl.col("feasible")).select("name", "infeasible_reason").rows()
         assert infeasible == [("L", "table_memory_exceeds_gpu")]
 
-    def test_figures_are_the_tables(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("hit_rate", [0.0, 0.5, 1.0])
+    def test_figures_are_the_tables(self, tmp_path: Path, hit_rate: float) -> None:
+        """Of two rows at one configuration and load (B and C, F and G) each has its own, hits and misses alike."""
         inputs = read(tmp_path, list(case_01().values()))
-        points = agent_points(inputs.serving_points, setting("h200-sxm", "qwen3-32b", identity_scenario(4000, 501)))
+        scenario = identity_scenario(4000, 501, hit_rate=hit_rate)
+        points = agent_points(inputs.serving_points, setting("h200-sxm", "qwen3-32b", scenario))
+        points = points.filter(~pl.col("interpolated"))
+        assert points.height == 9
         names = list(case_01())
         for point in points.iter_rows(named=True):
             stated = case_01()[names[point["source_row"] - 1]]
+            assert point["ttft_ms"] == float(stated["ttft"])
+            assert point["turn_latency_ms"] == pytest.approx(float(stated["request_latency"]), rel=1e-12)
+            assert point["serving_requests_per_s"] == pytest.approx(float(stated["seq/s"]), abs=1e-3)
+            for end in ("_all_hits", "_all_misses"):
+                at_end = point[f"serving_requests_per_s{end}"]
+                assert at_end == pytest.approx(point["serving_requests_per_s"], rel=1e-12)
             assert point["decode_tokens_per_s_per_user"] == pytest.approx(float(stated["tokens/s/user"]), rel=1e-4)
             assert 500 * point["turns_per_s_per_gpu"] == pytest.approx(float(stated["tokens/s/gpu"]), rel=1e-5)
 

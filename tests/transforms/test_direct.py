@@ -43,6 +43,55 @@ def test_hit_and_miss_rows_are_mixed(mode: str) -> None:
     assert point["serving_requests_per_s"] == pytest.approx(1 / (0.95 / 2 + 0.05 / 0.5))
 
 
+def of_file(point_id: str, file: str, row: pl.DataFrame) -> pl.DataFrame:
+    return row.with_columns(point_id=pl.lit(point_id), source_file=pl.lit(file))
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("files", [("one", "one", "one"), ("one", "two", "three")])
+def test_two_rows_of_one_load_price_a_miss_each(files: tuple[str, str, str], seed: int | None) -> None:
+    """Two hits and two misses at one load are two pairs, the faster with the faster: whatever their order."""
+    hits, misses, others = files
+    table = pl.concat([
+        of_file("slow-hit", hits, at("agg", CONTEXT - 500, 200.0, 20.0, 1.0)),
+        of_file("fast-miss", misses, at("agg", 0.0, 2_000.0, 12.0, 0.5)),
+        of_file("fast-hit", hits, at("agg", CONTEXT - 500, 100.0, 10.0, 2.0)),
+        of_file("slow-miss", others, at("agg", 0.0, 4_000.0, 24.0, 0.25)),
+    ])  # fmt: skip
+    table = table if seed is None else table.sample(fraction=1.0, shuffle=True, seed=seed)
+    points = agent_points(table, setting("h200-sxm", "llama-3-1-8b", article_scenario()))
+    found = points.filter(~pl.col("interpolated")).sort("tpot_ms").select("point_id", "ttft_ms", "tpot_ms").rows()
+    fast = ("fast-hit", pytest.approx(0.95 * 100 + 0.05 * 2_000), pytest.approx(0.95 * 10 + 0.05 * 12))
+    slow = ("slow-hit", pytest.approx(0.95 * 200 + 0.05 * 4_000), pytest.approx(0.95 * 20 + 0.05 * 24))
+    assert found == [fast, slow]
+
+
+def test_the_miss_of_a_hits_own_file_comes_first() -> None:
+    """Though one of another file is the faster."""
+    table = pl.concat([
+        of_file("fast-miss", "one", at("agg", 0.0, 2_000.0, 12.0, 0.5)),
+        of_file("slow-miss", "two", at("agg", 0.0, 4_000.0, 24.0, 0.25)),
+        of_file("hit", "two", at("agg", CONTEXT - 500, 100.0, 10.0, 2.0)),
+    ])  # fmt: skip
+    points = agent_points(table, setting("h200-sxm", "llama-3-1-8b", article_scenario()))
+    (point,) = points.filter(~pl.col("interpolated")).to_dicts()
+    assert point["ttft_ms"] == pytest.approx(0.95 * 100 + 0.05 * 4_000)
+    # a further hit takes the miss that is nobody's
+    further = of_file("further", "three", at("agg", CONTEXT - 500, 300.0, 30.0, 1.0))
+    points = agent_points(pl.concat([table, further]), setting("h200-sxm", "llama-3-1-8b", article_scenario()))
+    found = points.filter(~pl.col("interpolated")).sort("tpot_ms")["ttft_ms"].to_list()
+    assert found == pytest.approx([0.95 * 100 + 0.05 * 4_000, 0.95 * 300 + 0.05 * 2_000])
+
+
+def test_a_miss_is_of_the_same_schedule() -> None:
+    """A row that prefills two requests in a step does not price the misses of one that prefills one."""
+    hit = at("agg", CONTEXT - 500, 100.0, 10.0, 2.0).with_columns(context_requests_per_step=pl.lit(1.0))
+    miss = at("agg", 0.0, 2_000.0, 12.0, 0.5).with_columns(context_requests_per_step=pl.lit(2.0))
+    points = agent_points(pl.concat([hit, miss], how="vertical_relaxed"),
+                          setting("h200-sxm", "llama-3-1-8b", article_scenario()))  # fmt: skip
+    assert "direct" not in set(points["transfer_method"])
+
+
 @pytest.mark.parametrize("mode", ["agg", "disagg"])
 def test_a_hit_row_alone_does_not_price_misses(mode: str) -> None:
     hit = at(mode, CONTEXT - NEW_ON_HIT[mode], 100.0, 10.0, 2.0)

@@ -4,6 +4,7 @@ N = 1, Z = 0, h = 1, L0 = ISL, n1 = ISL - prefix, OSL = osl. Figures only: wheth
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -92,6 +93,22 @@ def test_direct(closed_loop: str) -> None:
         assert points["sessions"].to_list() == pytest.approx(points["in_flight_requests"].to_list(), rel=1e-12)
         for name in ("first_turn_latency_ms", "last_turn_latency_ms"):
             assert points[name].to_list() == pytest.approx(points["turn_latency_ms"].to_list(), rel=1e-9)
+
+
+@pytest.mark.parametrize("hit_rate", [0.0, 0.3])
+def test_at_any_hit_rate_a_row_prices_its_own_misses(hit_rate: float) -> None:
+    """A miss that is the same turn as a hit: each row gives its own figures, as at h = 1."""
+    for rows, shared in parts(all_points()):
+        scenario = shared.scenario
+        isl, osl = scenario.initial_prompt_tokens, scenario.output_tokens_per_turn
+        again = identity_scenario(isl, osl, isl - scenario.first_turn_new_tokens, hit_rate)
+        points = agent_points(rows, replace(shared, scenario=again)).filter(~pl.col("interpolated"))
+        assert points.height == rows.height
+        assert set(points["transfer_method"]) == {"direct"}
+        assert_figures_are_the_rows(points, rows)
+        rates = points.join(rows.select("point_id", "requests_per_s"), on="point_id", maintain_order="left")
+        for name in ("serving_requests_per_s", "turns_per_s"):
+            assert rates[name].to_list() == pytest.approx(rates["requests_per_s"].to_list(), rel=1e-9)
 
 
 def carried_by(

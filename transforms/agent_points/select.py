@@ -7,10 +7,11 @@ import polars as pl
 
 from schemas.scenarios import Scenario
 from transforms.agent_points.rows import Array, Flags, Indices, Rows
+from transforms.agent_points.twins import Twins
 from transforms.cache import never_misses
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations.context import turn_profile
-from transforms.numbers import Number
+from transforms.numbers import Number, where
 
 #: Tables state whole tokens.
 TOKEN_TOLERANCE = 0.5
@@ -40,7 +41,8 @@ def own_workload(scenario: Scenario, serving_mode: str) -> OwnWorkload:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a scenario takes of some rows. ``miss``: the row that prices a miss of each direct row; None: no misses."""
+    """What a scenario takes of some rows. ``miss``: the row that prices a miss of each direct row, the row itself where
+    a miss is its own workload too; None: no misses."""
 
     rows: Flags
     direct: Flags
@@ -52,19 +54,22 @@ class Alternatives:
     """The workloads between which a scenario chooses, for rows of one serving mode and source.
 
     Loads whose rows offer the same workloads choose alike: ``offers`` has one row for each such set (``_set``) and
-    workload of it, ``offer`` the place of each row's own there. ``load`` numbers each row's configuration and load.
+    workload of it, ``offer`` the place of each row's own there. ``load`` numbers each row's schedule and load, and
+    ``twins`` finds the row that belongs to one at another workload of that load.
     """
 
     offers: pl.DataFrame
     offer: Indices
     load: Indices
+    twins: Twins
 
     @classmethod
     def of_rows(cls, frame: pl.DataFrame) -> "Alternatives":
         load = _pairs(frame[SCHEDULE_ID].to_numpy(), _numbered(frame["batch_per_rank"].fill_null(-1.0)))
         one = frame.select(WORKLOAD).unique().sort(WORKLOAD)
+        twins = Twins.of_rows(frame, load)
         if one.height == 1:
-            return cls(one.with_columns(_set=0), np.zeros(frame.height, np.intp), load)
+            return cls(one.with_columns(_set=0), np.zeros(frame.height, np.intp), load, twins)
         named = one.with_row_index("_workload")
         workload = frame.select(WORKLOAD).join(named, on=WORKLOAD, how="left", maintain_order="left")
         number = workload["_workload"].to_numpy().astype(np.intp)
@@ -73,7 +78,7 @@ class Alternatives:
         some_row = np.empty(offer.max() + 1, np.intp)
         some_row[offer] = np.arange(len(offer))
         offers = one[number[some_row]].with_columns(_set=pl.Series(of_load[load[some_row]]))
-        return cls(offers, offer, load)
+        return cls(offers, offer, load, twins)
 
     def choose(self, scenario: Scenario, serving_mode: str, *, may_be_direct: bool, misses_nothing: bool) -> Choice:
         """The rows to carry, one workload for each configuration and load.
@@ -107,26 +112,28 @@ class Alternatives:
             return Choice(taken, direct, None)
         if not direct.any():
             return Choice(taken, direct, np.empty(0, np.intp))
-        priced = np.flatnonzero(is_miss[self.offer])[::-1]
-        first_miss = np.zeros(self.load.max() + 1, np.intp)
-        first_miss[self.load[priced]] = priced
-        return Choice(taken, direct, first_miss[self.load[direct]])
+        # a row whose own workload is that of a miss too prices its own misses
+        own, prices = np.flatnonzero(direct), is_miss[self.offer]
+        miss, others = own.copy(), ~prices[own]
+        if others.any():
+            miss[others] = self.twins.find(own[others], np.flatnonzero(prices))
+        return Choice(taken, direct, miss)
 
 
 def direct_figures(rows: Rows, misses: Rows, output_tokens: float, hit_rate: Number) -> dict[str, Number]:
-    """Figures of direct rows: the table's own for hit and miss, mixed h : 1-h.
+    """Figures of direct rows: the table's own for hit and miss, mixed h : 1-h; where both are one, that one.
 
     Takes rows that were carried; what the first and last turn differ from the mean is kept.
     """
-    hit = hit_rate
 
-    def mixed(name: str) -> Number:
-        return hit * rows[name] + (1 - hit) * misses[name]
+    def mixed(hit: Number, miss: Number) -> Number:
+        return where(hit == miss, hit, hit_rate * hit + (1 - hit_rate) * miss)
 
-    ttft, tpot = mixed("row_ttft_ms"), mixed("row_tpot_ms")
+    ttft, tpot = (mixed(rows[name], misses[name]) for name in ("row_ttft_ms", "row_tpot_ms"))
     latency = ttft + tpot * (output_tokens - 1)
     shift = latency - rows["turn_latency_ms"]
-    seconds_a_request = hit / rows["row_requests_per_s"] + (1 - hit) / misses["row_requests_per_s"]
+    rate = "row_requests_per_s"
+    seconds_a_request = mixed(1 / rows[rate], 1 / misses[rate])
     return {
         "ttft_ms": ttft,
         "tpot_ms": tpot,
