@@ -8,7 +8,7 @@ import polars as pl
 from schemas.frames import empty_frame, in_columns_of
 from schemas.models import ModelSpec
 from transforms.agent_points.carry import Setting, judge_rows
-from transforms.agent_points.columns import BETWEEN_ROWS
+from transforms.agent_points.columns import BETWEEN_ROWS, RATE, RATES, with_own_rate
 from transforms.agent_points.feasibility import WALL_REASONS, WALL_TOLERANCE
 from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.idle_kv import add_reload, reload_ms
@@ -294,7 +294,11 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
     batch = np.where(served, batch, rows["batch_per_rank"])
     times = turn_times(preset, replica, batch, workload, spec)
     rows = rows.with_figures(
-        {**times.figures(workload.output_tokens), **_ends_on_roofline(preset, replica, batch, turns, spec)},
+        {
+            **times.figures(workload.output_tokens),
+            RATE: times.requests_per_s,
+            **_ends_on_roofline(preset, replica, batch, turns, spec),
+        },
         sessions=np.where(served & (wanted > 0), wanted, rows["sessions"]),
     )
     solved = add_reload(rows, setting.scenario, spec).to_frame()
@@ -333,7 +337,8 @@ def _judge(solved: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     in_flight = loop.in_flight_of_sessions(pl.col("sessions"), rho, pl.col("_stations"), setting.options.closed_loop)
     if "_end_reason" not in solved.columns:
         solved = solved.with_columns(_end_reason=pl.lit(None, pl.String))
-    solved = solved.with_columns(serving_requests_per_s=in_flight / latency_s)
+    on_line = {name: pl.col(name) for name in RATES}
+    solved = solved.with_columns(**with_own_rate(on_line, in_flight / latency_s))
     modes = solved.partition_by("serving_mode", as_dict=True, maintain_order=True)
     with np.errstate(all="ignore"):
         judged = pl.concat(

@@ -29,8 +29,11 @@ CLIFF_OF_HIT_RATE = 0.25
 
 #: What a turn's own prefill takes, in ms: of a new token, and of a FLOP of its attention.
 PREFILL_SLOPES = ("_prefill_ms_per_token", "_prefill_ms_per_flop")
-#: What lies straight between two rows of a curve.
-BETWEEN_ROWS = (*TURN_FIGURES, *PREFILL_SLOPES, *HIT_RATE_FIGURES)
+#: The rate of a row, and what it is at all hits and at all misses.
+RATE = "serving_requests_per_s"
+RATES = (RATE, f"{RATE}_all_hits", f"{RATE}_all_misses")
+#: What is read on a straight line between two rows of a curve; of the rates see ``with_own_rate``.
+BETWEEN_ROWS = (*TURN_FIGURES, *PREFILL_SLOPES, *HIT_RATE_FIGURES, RATE)
 
 
 def turn_figures(
@@ -45,6 +48,16 @@ def turn_figures(
         "first_turn_latency_ms": first_ttft + decode,
         "last_turn_latency_ms": last_ttft + decode,
     }
+
+
+def with_own_rate(line: Mapping[str, Number], requests_per_s: Number) -> dict[str, Number]:
+    """The ``RATES`` of a point between two rows of a curve.
+
+    ``line``: the same on the straight line between the rows. The point's own rate follows from its sessions and R,
+    not from the line. Those at all hits and all misses leave the line by the same factor: it stays between them.
+    """
+    factor = requests_per_s / line[RATE]
+    return {name: requests_per_s if name == RATE else line[name] * factor for name in RATES}
 
 
 def by_dtype(column: str, values: Mapping[str, float]) -> pl.Expr:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from schemas.scenarios import Scenario
-from transforms.agent_points.columns import BETWEEN_ROWS, CLIFF_OF_HIT_RATE
+from transforms.agent_points.columns import BETWEEN_ROWS, CLIFF_OF_HIT_RATE, with_own_rate
 from transforms.agent_points.curves import Curves
 from transforms.agent_points.feasibility import is_at_wall
 from transforms.agent_points.rows import Indices, Rows
@@ -52,7 +52,7 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
     latency_s = turn["turn_latency_ms"] / 1e3
     rho = loop.activity_fraction(latency_s, scenario.think_time_s)
     in_flight = loop.in_flight_of_sessions(sessions, rho, low["_stations"], closed_loop)
-    return low.with_figures(turn, sessions=sessions, serving_requests_per_s=in_flight / latency_s)
+    return low.with_figures({**turn, **with_own_rate(turn, in_flight / latency_s)}, sessions=sessions)
 
 
 def _between(low: Number, high: Number, share: Number) -> Number:
