@@ -28,9 +28,25 @@ _HEADERS = (
     "tokens/s\nper user", "tasks/h", "KV\nused", "limit", "more\nsessions", "error", "by",
 )  # fmt: skip
 _CAPTION = (
-    "Figures of the fuller replicas, tasks/h of all. limit: what stops a replica from taking more sessions; more\n"
-    "sessions: what these GPUs can take beyond; error: expected mean error of the turn latency."
+    "Figures of the fuller replicas, tasks/h of all. more sessions: what these GPUs can take beyond; error: expected\n"
+    "mean error of the turn latency. KV used: sessions over those that memory can serve; only KV that must be in\n"
+    "memory counts, which is that of turns in flight where idle KV may be evicted (lru)."
 )
+#: What the column ``limit`` says, as far as the table has it.
+_LIMITS_IN_WORDS = {
+    "one_replica": "a single replica does; there are no fewer",
+    "cache_hit_rate": "the cache's hit rate falls between this row of the table and the next, nothing is read between",
+    "table_range": "the table's rows end there",
+    "kv_memory": "GPU memory holds the KV of no more",
+    "decode_kv_memory": "memory of the decode pool holds the KV of no more",
+    "prefill_kv_memory": "memory of the prefill pool holds the KV of no more",
+    "host_memory": "host memory holds the idle KV of no more",
+    "turn_latency": "more would be slower than --max-turn-latency",
+    "task_time": "more would take longer than --max-task-time",
+    "tokens_per_s_per_user": "more would be slower than --min-tokens-per-s-per-user",
+}
+_ROOFLINE = "roofline"
+_DO_NOT_RANK = "~ roofline: what peak rates allow; do not rank these rows against rows by tables."
 
 
 def plan_command(
@@ -127,10 +143,20 @@ def _print_table(plans: list[dict[str, Any]]) -> None:
 
     feasible = [row for row in plans if row["feasible"]]
     if feasible:
-        print_table(_HEADERS, (_cells(row) for row in feasible), caption=_CAPTION)
+        print_table(_HEADERS, (_cells(row) for row in feasible), caption=legend(feasible))
     for row in plans:
         if not row["feasible"]:
             print(f"{row['hardware']}: {row['reason']}")
+
+
+def legend(plans: list[dict[str, Any]]) -> str:
+    """What stands under a table of these plans."""
+    limits = {row["binding_limit"] for row in plans}
+    said = [f"  {name}: {text}" for name, text in _LIMITS_IN_WORDS.items() if name in limits]
+    lines = [_CAPTION, "limit: what stops a replica from taking more sessions, so that fewer GPUs do not do.", *said]
+    if len({row["transfer_method"] == _ROOFLINE for row in plans}) == 2:
+        lines.append(_DO_NOT_RANK)
+    return "\n".join(lines)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -154,5 +180,5 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["binding_limit"],
         f"{row['headroom_sessions']:,}",
         "-" if error is None else f"{100 * error:.1f} %",
-        row["transfer_method"],
+        f"~ {_ROOFLINE}" if row["transfer_method"] == _ROOFLINE else row["transfer_method"],
     ]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pipelines.release_contents import ReleaseContents
+    from schemas.options import MappingOptions
     from schemas.scenarios import Scenario
     from transforms.planning.what_if import Comparison
 
@@ -63,11 +64,12 @@ def what_if_command(
 
     The release's serving points are carried to the scenario as it is and as changed, exactly as a build would. Shown
     are the most tasks an hour per GPU, the shortest turns and, where the scenario has sessions and GPUs (or the
-    options give them), the operating point with the most tasks, each with its configuration and what limits it.
+    options give them), the operating point with the most tasks, each with its configuration and what limits it. Exit
+    code 1 where nothing is feasible after the change.
     """
     from pipelines.commands.output import print_records
     from pipelines.release_contents import open_contents
-    from transforms.planning.what_if import compare
+    from transforms.planning.what_if import compare, follows
 
     given = {
         "think_time_s": think_time_s,
@@ -82,13 +84,21 @@ def what_if_command(
     contents = open_contents(lake)
     slug, own = contents.model_slug(model), contents.scenario(scenario)
     points = contents.read_precision("serving_points", hardware or (), slug, None, weight_dtype)
-    before, after = _scenarios(own, {name: value for name, value in given.items() if value is not None})
+    changes = {name: value for name, value in given.items() if value is not None}
+    before, after = _scenarios(own, changes)
     found = [_best(contents, points, slug, each) for each in (before, after)]
     comparisons = compare(*found)
     if output_format == "table":
-        _print_table(comparisons, before, after, slug)
+        said = [
+            _changes_in_words(before, after, follows(own, changes)),
+            *_over_capacity(before, after, contents.options),
+        ]
+        print(f"{slug} at {own.slug}: {', '.join(said)}")
+        _print_table(comparisons)
     else:
         print_records(_records(comparisons), _COLUMNS, output_format)
+    if all(comparison.after is None for comparison in comparisons):
+        raise typer.Exit(1)
 
 
 def _scenarios(own: "Scenario", changes: Mapping[str, object]) -> "tuple[Scenario, Scenario]":
@@ -153,10 +163,9 @@ def _of(side: dict[str, Any] | None, name: str) -> Any:
     return None if side is None else side[name]
 
 
-def _print_table(comparisons: "list[Comparison]", before: "Scenario", after: "Scenario", model: str) -> None:
+def _print_table(comparisons: "list[Comparison]") -> None:
     from pipelines.commands.tables import print_table
 
-    print(f"{model} at {before.slug}: {_changes_in_words(before, after)}")
     rows = []
     last = None
     for comparison in comparisons:
@@ -167,9 +176,26 @@ def _print_table(comparisons: "list[Comparison]", before: "Scenario", after: "Sc
         rows,
         caption="Before > after (change). most tasks, shortest turns: of all feasible points.",
     )
+    for comparison in comparisons:
+        for when, side in (("before", comparison.before), ("after", comparison.after)):
+            if comparison.point == "operating_point" and side is not None:
+                wanted, admitted = side["sessions_wanted"], side["sessions_admitted"]
+                if admitted < wanted:
+                    print(
+                        f"{comparison.hardware}: {when} the change {_number(admitted, '')} of the "
+                        f"{_number(wanted, '')} sessions wanted are admitted at the operating point; the others wait."
+                    )
 
 
-def _changes_in_words(before: "Scenario", after: "Scenario") -> str:
+def _over_capacity(before: "Scenario", after: "Scenario", options: "MappingOptions") -> list[str]:
+    """What else changes where the cache model does: what becomes of sessions beyond the memory."""
+    from transforms.cache.choice import evicts
+
+    rules = ["thrash" if evicts(scenario, options) else "wait" for scenario in (before, after)]
+    return [] if rules[0] == rules[1] else [f"sessions over capacity {rules[0]} > {rules[1]}"]
+
+
+def _changes_in_words(before: "Scenario", after: "Scenario", first_turn: str | None = None) -> str:
     names = (
         "think_time_s", "turns", "initial_prompt_tokens", "new_tokens_per_turn", "output_tokens_per_turn",
         "sessions", "gpus",
@@ -179,6 +205,9 @@ def _changes_in_words(before: "Scenario", after: "Scenario") -> str:
         for name in names
         if getattr(before, name) != getattr(after, name)
     ]
+    if first_turn is not None:
+        tokens = (f"{scenario.first_turn_new_tokens:,}" for scenario in (before, after))
+        said.append(f"first_turn_new_tokens {' > '.join(tokens)} ({first_turn})")
     if before.cache != after.cache:
         said.append(f"cache {before.cache} > {after.cache}")
     return ", ".join(said) or "nothing differs from the scenario"

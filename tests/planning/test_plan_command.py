@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
+from pipelines.commands.plan import legend
 from schemas.errors import UserError
 from schemas.options import BuildOptions
 from tests.pipelines.builds import CANDIDATES, build
@@ -54,6 +55,20 @@ def test_names_and_the_table(lake: Path) -> None:
     only = json.loads(run(lake, "--sessions", "40", "--hardware", "h200", "--format", "json").stdout)
     assert [row["hardware"] for row in only] == ["h200-sxm"]
     assert run(lake, "--sessions", "40", "--weight-dtype", only[0]["weight_dtype"], "--format", "json").exit_code == 0
+
+
+def test_the_legend_explains_what_the_table_has(lake: Path) -> None:
+    """Its limits and no others; roofline rows are marked where they stand beside rows by tables."""
+    said = run(lake, "--sessions", "40", "--hardware", "h200").stdout
+    assert "  one_replica: a single replica does; there are no fewer" in said
+    assert "KV used: sessions over those that memory can serve;" in said
+    assert "cache_hit_rate" not in said
+    by_table = {"binding_limit": "cache_hit_rate", "transfer_method": "transfer"}
+    by_roofline = {"binding_limit": "kv_memory", "transfer_method": "roofline"}
+    assert "  cache_hit_rate: the cache's hit rate falls between this row of the table" in legend([by_table])
+    assert "one_replica" not in legend([by_table])
+    assert "do not rank" not in legend([by_table]) + legend([by_roofline])
+    assert legend([by_table, by_roofline]).splitlines()[-1].startswith("~ roofline: what peak rates allow; do not rank")
 
 
 def test_the_nearest_values_do(lake: Path) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
+from pipelines.commands.what_if import _over_capacity
 from pipelines.release_contents import open_contents
 from schemas.errors import UserError
 from schemas.options import BuildOptions
@@ -51,9 +53,9 @@ def run(lake: Path, *args: str, model: str = "Qwen3-32B", scenario: str = "code-
     return CliRunner().invoke(app, ["what-if", "--model", model, "--scenario", scenario, "--lake", str(lake), *args])
 
 
-def records(lake: Path, *args: str, **of: str) -> dict[tuple[str, str, str], dict[str, Any]]:
-    result = run(lake, *args, "--format", "json", **of)
-    assert result.exit_code == 0, result.output
+def records(lake: Path, *args: str, code: int = 0) -> dict[tuple[str, str, str], dict[str, Any]]:
+    result = run(lake, *args, "--format", "json")
+    assert result.exit_code == code, result.output
     return {(row["hardware"], row["point"], row["figure"]): row for row in json.loads(result.stdout)}
 
 
@@ -115,10 +117,36 @@ def test_table_and_csv(lake: Path) -> None:
 
 
 def test_nothing_feasible_has_a_reason(lake: Path) -> None:
-    found = records(lake, "--initial-prompt-tokens", "300000", "--hardware", "h200")
+    found = records(lake, "--initial-prompt-tokens", "300000", "--hardware", "h200", code=1)
     assert found["h200-sxm", "most_tasks", "tasks_per_hour_per_gpu"]["after"] is None
     assert found["h200-sxm", "most_tasks", "infeasible_reason"]["after"] == "context_too_long"
-    assert run(lake, "--initial-prompt-tokens", "300000").exit_code == 0
+    assert run(lake, "--initial-prompt-tokens", "300000").exit_code == 1
+
+
+def test_the_header_says_what_follows(lake: Path) -> None:
+    """The code agent has 500 new tokens in turn 1 as in later ones, of 16,000."""
+    longer = run(lake, "--new-tokens-per-turn", "20000", "--turns", "2", "--hardware", "h200").stdout
+    assert "first_turn_new_tokens 500.0 > 16,000.0 (cut to the first prompt)" in longer
+    shorter = run(lake, "--initial-prompt-tokens", "400", "--hardware", "h200").stdout
+    assert "first_turn_new_tokens 500.0 > 400.0 (cut to the first prompt)" in shorter
+    both = run(lake, "--new-tokens-per-turn", "700", "--hardware", "h200").stdout
+    assert "first_turn_new_tokens 500.0 > 700.0 (as in later turns)" in both
+
+
+def test_sessions_beyond_what_fits(lake: Path) -> None:
+    args = ("--sessions", "100000", "--gpus", "8", "--hardware", "h200")
+    admitted = records(lake, *args)["h200-sxm", "operating_point", "sessions_admitted"]["after"]
+    assert 0 < admitted < 100_000
+    assert f"h200-sxm: after the change {admitted:,.0f} of the 100,000 sessions wanted are admitted" in (
+        run(lake, *args).stdout
+    )
+
+
+def test_the_rule_over_capacity_changes_with_the_cache() -> None:
+    fixed, lru = (Scenario.model_validate({**FIELDS, "cache": c}) for c in ({"hit_rate": 0.9}, {"model": "lru"}))
+    assert _over_capacity(lru, fixed, BuildOptions()) == ["sessions over capacity thrash > wait"]
+    assert _over_capacity(lru, lru, BuildOptions()) == []
+    assert _over_capacity(lru, fixed, BuildOptions(over_capacity="thrash")) == []
 
 
 @pytest.mark.parametrize(
@@ -153,6 +181,17 @@ class TestChangedScenario:
         neither = Scenario.model_validate({**FIELDS, "first_turn_new_tokens": 300})
         changed = changed_scenario(neither, {"initial_prompt_tokens": 2_000, "new_tokens_per_turn": 7})
         assert changed.first_turn_new_tokens == 300
+
+    def test_never_more_than_the_prompt(self) -> None:
+        article = article_scenario("code-agent")
+        prompt = article.initial_prompt_tokens
+        assert changed_scenario(article, {"new_tokens_per_turn": 2 * prompt}).first_turn_new_tokens == prompt
+        assert changed_scenario(article, {"initial_prompt_tokens": 400.0}).first_turn_new_tokens == 400
+        neither = Scenario.model_validate({**FIELDS, "first_turn_new_tokens": 300, "shared_prefix_tokens": 100})
+        assert changed_scenario(neither, {"initial_prompt_tokens": 350}).first_turn_new_tokens == 250
+        for wrong in (float("nan"), 0.0, -5.0):
+            with pytest.raises(ValidationError):
+                changed_scenario(neither, {"initial_prompt_tokens": wrong})
 
     def test_a_fixed_hit_rate_takes_the_place_of_a_cache_model(self) -> None:
         timed = Scenario.model_validate({**FIELDS, "cache": {"model": "ttl", "kept_s": 60}})

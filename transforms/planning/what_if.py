@@ -1,5 +1,6 @@
 """A scenario with some of its quantities changed, and what its best points become."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -39,16 +40,40 @@ def changed_scenario(scenario: Scenario, changes: Mapping[str, object]) -> Scena
     """The scenario with other quantities (fields of a scenario file). Raises ``ValidationError``.
 
     Distributions keep their form and are scaled to a new mean. The new tokens of turn 1 follow the prompt where they
-    are all of it, and the new tokens of later turns where they are the same.
+    are all of it, and the new tokens of later turns where they are the same; they are never more than the changed
+    prompt has beside the shared prefix.
     """
     entry = scenario.model_dump(exclude_none=True)
     if scenario.first_turn_new_tokens == scenario.initial_prompt_tokens - scenario.shared_prefix_tokens:
         del entry["first_turn_new_tokens"]
-    elif scenario.first_turn_new_tokens == scenario.new_tokens_per_turn and "new_tokens_per_turn" in changes:
-        entry["first_turn_new_tokens"] = changes["new_tokens_per_turn"]
+    else:
+        if scenario.first_turn_new_tokens == scenario.new_tokens_per_turn and "new_tokens_per_turn" in changes:
+            entry["first_turn_new_tokens"] = changes["new_tokens_per_turn"]
+        entry["first_turn_new_tokens"] = _at_most_the_prompt(entry, changes)
     if "cache_hit_rate" in changes:
         del entry["cache"]
     return Scenario.model_validate({**entry, **changes})
+
+
+def _at_most_the_prompt(entry: Mapping[str, Any], changes: Mapping[str, object]) -> object:
+    """The entry's new tokens of turn 1, cut to a changed prompt that is one; what is no number is left to be told."""
+    given, prompt = entry["first_turn_new_tokens"], changes.get("initial_prompt_tokens", entry["initial_prompt_tokens"])
+    if not (isinstance(given, int | float) and isinstance(prompt, int | float)):
+        return given
+    most = prompt - entry.get("shared_prefix_tokens", 0.0)
+    return most if math.isfinite(given) and 0 < most < given else given
+
+
+def follows(scenario: Scenario, changes: Mapping[str, object]) -> str | None:
+    """Why ``first_turn_new_tokens`` changes, which no option changes; None if it is the same."""
+    before, after = scenario, changed_scenario(scenario, changes)
+    if before.first_turn_new_tokens == after.first_turn_new_tokens:
+        return None
+    if before.first_turn_new_tokens == before.initial_prompt_tokens - before.shared_prefix_tokens:
+        return "all of the first prompt"
+    if after.first_turn_new_tokens == after.new_tokens_per_turn:
+        return "as in later turns"
+    return "cut to the first prompt"
 
 
 def best_points(agent_points: pl.DataFrame, operating_points: pl.DataFrame, turns: float) -> dict[tuple[str, str], Any]:
