@@ -151,6 +151,6 @@ def _at_smallest_batch(rows: Rows, values: Array) -> Array:
     )
     known = frame.filter(c("_value").is_not_null())
     smallest = known.filter(c("batch_per_rank") == c("batch_per_rank").min().over(CONFIGURATION_ID))
-    means = smallest.group_by(CONFIGURATION_ID).agg(c("_value").mean())
+    means = smallest.group_by(CONFIGURATION_ID, maintain_order=True).agg(c("_value").mean())
     joined = frame.select(CONFIGURATION_ID).join(means, on=CONFIGURATION_ID, how="left", maintain_order="left")
     return np.asarray(joined["_value"].to_numpy())

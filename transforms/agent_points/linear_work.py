@@ -39,7 +39,7 @@ class LinearCurves:
         """
         samples = (
             rows.filter(pl.col("_linear") > 0)
-            .group_by(of, "_prompt_tokens")
+            .group_by(of, "_prompt_tokens", maintain_order=True)
             .agg(
                 _tokens=pl.col("_step_tokens").mean(),
                 _ms=pl.col("_linear").mean(),

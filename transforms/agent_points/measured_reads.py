@@ -18,14 +18,14 @@ def read_corrections(rows: pl.DataFrame, of: str) -> Array:
     """
     c = pl.col
     shortest, longest = c("_context") == c("_context").min(), c("_context") == c("_context").max()
-    at_load = rows.group_by(of, "batch_per_rank").agg(
+    at_load = rows.group_by(of, "batch_per_rank", maintain_order=True).agg(
         _ratio=c("_context").max() / c("_context").min(),
         _measured=c("_t_decode").filter(longest).mean() - c("_t_decode").filter(shortest).mean(),
         _priced=c("_read_before").filter(longest).mean() - c("_read_before").filter(shortest).mean(),
     )
     corrections = (
         at_load.filter(c("_ratio") >= FAR_APART)
-        .group_by(of)
+        .group_by(of, maintain_order=True)
         .agg(_read_correction=(c("_measured").sum() / c("_priced").sum()).clip(*CORRECTIONS))
     )
     joined = rows.select(of).join(corrections, on=of, how="left", maintain_order="left")
