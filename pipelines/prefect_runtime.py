@@ -30,6 +30,7 @@ import tomllib
 from pathlib import Path
 from typing import IO, Any
 
+from pipelines.user_cache import user_cache
 from schemas.errors import UserError
 
 START_TIMEOUT_SECONDS = 120
@@ -76,8 +77,7 @@ def _own_home() -> Path:
     """
     version = importlib.metadata.version("prefect")
     try:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        home = cache / "agent-pareto" / f"prefect-{version}"
+        home = user_cache() / f"prefect-{version}"
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=home):
             return home

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import polars as pl
 from pydantic import BaseModel, RootModel, ValidationError
 
+from pipelines.lake.names import slug_in_lake
 from pipelines.lake.places import readable
 from pipelines.lake.reader import Release, current_release
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
@@ -21,7 +22,6 @@ from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.prices import PricedHardware
 from schemas.scenarios import Scenario
-from schemas.suggest import did_you_mean
 from schemas.tables import TABLES
 
 EntryT = TypeVar("EntryT", bound=BaseModel)
@@ -62,11 +62,11 @@ class ReleaseContents:
         """The model of the release that a slug, name or alias means. Raises ``UserError`` if there is none."""
         meant = self.models.lookup(name)
         there = self._folders("agent_points", "*", "model=")
-        return _one_of(there, name, None if meant is None else meant.slug, "model")
+        return slug_in_lake(there, name, None if meant is None else meant.slug, "model")
 
     def scenario(self, name: str) -> Scenario:
         """The scenario of the release with this slug. Raises ``UserError`` if there is none."""
-        return self.scenarios[_one_of(sorted(self.scenarios), name, None, "scenario")]
+        return self.scenarios[slug_in_lake(sorted(self.scenarios), name, None, "scenario")]
 
     def hardware_slugs(self, names: Sequence[str], model: str) -> list[str]:
         """The hardware that the names mean, each once; all that has the model where no name is given.
@@ -78,7 +78,7 @@ class ReleaseContents:
         chosen = []
         for name in names:
             meant = self.hardware.lookup(name)
-            slug = _one_of(there, name, None if meant is None else meant.slug, "hardware")
+            slug = slug_in_lake(there, name, None if meant is None else meant.slug, "hardware")
             if slug not in with_model:
                 raise UserError(f"The lake has no point of {model} on {slug}; it has it on {', '.join(with_model)}.")
             chosen.append(slug)
@@ -155,10 +155,3 @@ class ReleaseContents:
 def open_contents(lake_path: Path) -> ReleaseContents:
     """The current release of a lake. Raises ``UserError`` where there is none."""
     return ReleaseContents(current_release(lake_path))
-
-
-def _one_of(slugs: Sequence[str], name: str, meant: str | None, kind: str) -> str:
-    for slug in (name, meant):
-        if slug in slugs:
-            return str(slug)
-    raise UserError(f"The lake has no {kind} {name!r}.{did_you_mean(name, slugs)} It has: {', '.join(slugs)}.")

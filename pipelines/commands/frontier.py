@@ -106,18 +106,15 @@ def frontier_command(
 
 
 def _slug(slugs: list[str], name: str, kind: str) -> str:
-    """The slug in the lake that the name means: itself, or what the catalogue's alias stands for."""
+    """The slug in the lake that the name means: itself, or what the shipped catalogue's alias stands for."""
     from pipelines.catalogues import load_hardware, load_models
-    from schemas.errors import UserError
-    from schemas.suggest import did_you_mean
+    from pipelines.lake.names import slug_in_lake
 
     if name in slugs:
         return name
     found = load_hardware().lookup(name) if kind == "hardware" else None
     meant = load_models().lookup(name) if kind == "model" else found
-    if meant is not None and meant.slug in slugs:
-        return meant.slug
-    raise UserError(f"The lake has no {kind} {name!r}.{did_you_mean(name, slugs)} It has: {', '.join(sorted(slugs))}.")
+    return slug_in_lake(slugs, name, None if meant is None else meant.slug, kind)
 
 
 def _cell(value: object) -> str:

@@ -1,4 +1,4 @@
-"""A configuration in a few letters, as `frontier`, `plan` and `what-if` show it."""
+"""A configuration in a few letters, as `plan` and `what-if` show it."""
 
 from collections.abc import Mapping
 from typing import Any

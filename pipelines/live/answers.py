@@ -12,12 +12,13 @@ from pathlib import Path
 from pipelines.inputs import FoundFile
 from pipelines.live.program import WORKER, Program, environment
 from pipelines.live.questions import Question
+from pipelines.user_cache import user_cache
 from schemas.errors import UserError
 
 
 def default_cache() -> Path:
     """The user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent-pareto" / "aiconfigurator"
+    return user_cache() / "aiconfigurator"
 
 
 def answer_all(

@@ -1,7 +1,6 @@
 """A build whose lake is on an object store: in a working lake of this machine, then copied."""
 
 import hashlib
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pipelines.lake.retention import prune
 from pipelines.object_store.copies import fetch_current, publish_copy
 from pipelines.object_store.lock import hold_remote
 from pipelines.progress import progress
+from pipelines.user_cache import user_cache
 from schemas.options import BuildOptions, RunOptions
 
 
@@ -59,7 +59,6 @@ def workshop(options: BuildOptions, run: RunOptions) -> Iterator[Workshop]:
 
 def working_lake(place: Path) -> Path:
     """The folder in the user's cache for the lake at a URL."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     url = url_of(place)
     name = re.sub(r"[^a-z0-9]+", "-", url.lower()).strip("-")[-60:]
-    return cache / "agent-pareto" / "lakes" / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
+    return user_cache() / "lakes" / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
