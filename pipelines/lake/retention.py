@@ -10,7 +10,7 @@ from pipelines.lake.durable import explained
 from pipelines.lake.layout import Lake
 from pipelines.lake.locks import publish_lock
 from pipelines.lake.publish import remove_release, switch_to, tidy
-from pipelines.lake.reader import Release, current_id, current_release, find_release, list_releases
+from pipelines.lake.reader import Release, current_release, find_release, list_releases
 from schemas.errors import UserError
 
 GRACE = timedelta(hours=1)
@@ -79,11 +79,6 @@ def prune(lake_path: Path, keep: int, grace: timedelta = GRACE) -> Pruned:
                 objects.remove_release(lake, release.id) if lake.remote else remove_release(lake, release.path)
                 pruned.deleted.append(release.id)
     return pruned
-
-
-def is_current(lake_path: Path, release: Release) -> bool:
-    """Whether readers are to use this release now."""
-    return current_id(Lake.at(lake_path)) == release.id
 
 
 def _last_use(release: Release, current_until: object) -> datetime:
