@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from contextlib import suppress
 
 import polars as pl
@@ -16,8 +17,9 @@ from transforms.sources.rows import FileRejectedError
 from transforms.sources.text import MAX_FIELD_CHARACTERS, header_of, read_csv
 
 OWN = {"source_row", "raw", "reason", "detail"}
+IS_PATTERN = re.compile(r"\*|\^.*\$", re.DOTALL).fullmatch
 CELL = st.text(st.characters(exclude_characters="\0\r", exclude_categories=["Cs"]), max_size=12)
-NAME = CELL.map(str.strip).filter(lambda name: name and name not in OWN)
+NAME = CELL.map(str.strip).filter(lambda name: name and name not in OWN and not IS_PATTERN(name))
 TABLES = st.lists(NAME, min_size=1, max_size=5, unique=True).flatmap(
     lambda names: st.tuples(
         st.just(names), st.lists(st.lists(CELL, min_size=len(names), max_size=len(names)), max_size=6)
@@ -89,6 +91,8 @@ def test_any_bytes_are_read_or_refused_in_words(content: bytes) -> None:
         (b"a,a\n1,2\n", "'a' more than once"),
         (b"a,,c\n1,2,3\n", "no name for column 2"),
         (b"a,raw\n1,2\n", "rename the column 'raw'"),
+        (b"0,*\n1,2\n", "rename the column '\\*'"),
+        (b"a,^b.*$\n1,2\n", "it reads as a pattern of names"),
         (b'a,b\n1,"2\n', "not valid CSV"),
         (b"a,b\n1," + b"x" * (MAX_FIELD_CHARACTERS + 1), "line 2 is not valid CSV"),
     ],

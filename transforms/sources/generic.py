@@ -17,7 +17,7 @@ from schemas.suggest import did_you_mean
 from transforms.rules import Rule, flag_rows
 from transforms.sources.measured import RUN_SCHEMA, as_serving_rows
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
-from transforms.sources.text import MAX_COLUMNS, header_of, listed, read_csv
+from transforms.sources.text import MAX_COLUMNS, header_of, listed, read_csv, refuse_patterns
 
 NAME: Final = "generic"
 MAX_PARQUET_ROWS: Final = 5_000_000
@@ -70,6 +70,7 @@ def _parquet(file: InputFile) -> pl.DataFrame:
             raise FileRejectedError(f"the table has {len(schema.names):,} columns, more than {MAX_COLUMNS:,}")
         _check_columns(file, schema.names)
         names = [column.column for column in _mapped(file).values()]
+        refuse_patterns(names)
         for name in names:
             _check_type(name, schema.field(name).type)
         if rows > MAX_PARQUET_ROWS:

@@ -135,6 +135,13 @@ def listed(names: Sequence[str], at_most: int = 50) -> str:
     return ", ".join(shown + more)
 
 
+def refuse_patterns(names: Sequence[str]) -> None:
+    """Raises ``FileRejectedError`` for a column's name that Polars takes for several columns."""
+    for name in names:
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
+            raise FileRejectedError(f"rename the column {name!r}: it reads as a pattern of names")
+
+
 def _checked_header(header: list[str]) -> list[str]:
     if len(header) > MAX_COLUMNS:
         raise FileRejectedError(f"the header has {len(header):,} columns, more than {MAX_COLUMNS:,}")
@@ -144,6 +151,7 @@ def _checked_header(header: list[str]) -> list[str]:
     for name in _ADDED:
         if name in header:
             raise FileRejectedError(f"rename the column {name!r}: it is a name that every row is given")
+    refuse_patterns(header)
     if "" in header:
         raise FileRejectedError(f"the header has no name for column {header.index('') + 1}")
     return header
