@@ -104,7 +104,7 @@ def _carry_to(setting: Setting, prepared: PreparedPoints) -> Carried:
     carried = mark_frontiers(carry_prepared(prepared, setting))
     return Carried(
         in_columns_of(carried, "agent_points"),
-        operating_points(carried, setting),
+        operating_points(carried, setting, prepared.lookups),
         mix_components(carried, setting.scenario),
     )
 

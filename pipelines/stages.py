@@ -47,6 +47,7 @@ from schemas.options import BuildOptions
 from schemas.prices import Price, with_prices
 from schemas.scenarios import Scenario
 from schemas.tables import SCHEMA_VERSION, TABLES
+from transforms.configurations import in_curve_order
 
 SHIPPED_TABLES = SHIPPED / "tables"
 READING = "Reading tables"
@@ -215,7 +216,7 @@ def _write_serving_points(
     gpus = [key.hardware for key in missing if key.scenario is None]
     if not gpus:
         return []
-    points = partition.points.filter(pl.col("hardware").is_in(gpus))
+    points = in_curve_order(partition.points.filter(pl.col("hardware").is_in(gpus)))
     with explained(release.lake.root):
         parts = write_parts(release.staging, "serving_points", points, TABLES["serving_points"].partitions)
     keys = {f"hardware={gpu}/model={partition.model}": Key(gpu, partition.model) for gpu in gpus}

@@ -3,6 +3,8 @@
 import hashlib
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from schemas.tables import TABLES
@@ -32,8 +34,8 @@ def number_configurations(points: pl.DataFrame) -> pl.DataFrame:
     """The points with a number for each configuration, for each configuration and its mixed steps, and
     for each curve: rows that differ only in concurrency (MODEL section 5.6). NULLs are alike.
 
-    Numbers rise by serving mode, preset of a roofline and hardware first. Measured lengths vary from run to run of
-    one workload: there the lengths that name it count.
+    Numbers rise by hardware, serving mode and preset of a roofline first. Measured lengths vary from run to run of
+    one workload: there the lengths that name it count. Fast where rows of a curve stand together.
     """
     keys = points.select(
         *CONFIGURATION,
@@ -46,12 +48,33 @@ def number_configurations(points: pl.DataFrame) -> pl.DataFrame:
     telling = [name for name, differs in zip(keys.columns, several, strict=True) if differs]
     if not telling:
         return points.with_columns(pl.lit(1, pl.UInt32).alias(name) for name in _NUMBERS)
+    starts = _starts_of_runs(keys.select(telling))
+    of_run = _numbered(keys[starts], telling)
+    lengths = np.diff(np.r_[starts, points.height])
+    return points.with_columns(pl.Series(name, np.repeat(of_run[name].to_numpy(), lengths)) for name in _NUMBERS)
+
+
+def in_curve_order(points: pl.DataFrame) -> pl.DataFrame:
+    """The points curve after curve, each in the order of its batches: so they are numbered and carried fastest."""
+    numbers = number_configurations(points).select(CURVE_ID, "batch_per_rank")
+    return points[numbers.select(pl.arg_sort_by(CURVE_ID, "batch_per_rank", maintain_order=True)).to_series()]
+
+
+def _starts_of_runs(keys: pl.DataFrame) -> npt.NDArray[np.intp]:
+    """The places of rows that differ from the row before them, the first among them."""
+    begins = keys.select(pl.any_horizontal(pl.all().ne_missing(pl.all().shift(1)))).to_series().to_numpy().copy()
+    begins[:1] = True
+    return np.flatnonzero(begins)
+
+
+def _numbered(keys: pl.DataFrame, telling: list[str]) -> pl.DataFrame:
+    """The ``_NUMBERS`` of each row; ``telling``: the columns that tell rows apart."""
     # sorting the few curves that there are is cheaper than sorting all rows
     curves = keys.unique(telling, keep="any")
     of_configuration = [name for name in CONFIGURATION if name in telling]
     preset = pl.when(pl.col("source") == "roofline").then("backend_version")
     ranked: dict[str, tuple[str | pl.Expr, ...]] = {
-        CONFIGURATION_ID: ("serving_mode", preset.alias("_preset"), "hardware", *of_configuration),
+        CONFIGURATION_ID: ("hardware", "serving_mode", preset.alias("_preset"), *of_configuration),
         SCHEDULE_ID: (CONFIGURATION_ID, "context_requests_per_step"),
         CURVE_ID: (SCHEDULE_ID, "_isl", "_osl", "prefix_tokens"),
     }
@@ -60,10 +83,9 @@ def number_configurations(points: pl.DataFrame) -> pl.DataFrame:
             pl.col(column).alias(str(at)) if isinstance(column, str) else column for at, column in enumerate(columns)
         ]
         curves = curves.with_columns(pl.struct(fields).rank("dense").alias(name))
-    numbers = keys.select(telling).join(
+    return keys.select(telling).join(
         curves.select(*telling, *_NUMBERS), on=telling, how="left", nulls_equal=True, maintain_order="left"
     )
-    return points.with_columns(numbers[name] for name in _NUMBERS)
 
 
 def configuration_ids(points: pl.DataFrame) -> pl.Series:

@@ -12,13 +12,15 @@ from transforms.agent_points.columns import BETWEEN_ROWS, RATE, RATES, with_own_
 from transforms.agent_points.feasibility import WALL_REASONS, WALL_TOLERANCE
 from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.idle_kv import add_reload, reload_ms
+from transforms.agent_points.private import Lookups
 from transforms.agent_points.roofline_points import turn_times
 from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.rows import Rows
 from transforms.agent_points.service import at_end
+from transforms.agent_points.sessions import stations
 from transforms.agent_points.workload import AgentTurns, agent_turns
 from transforms.cache import constant_hit_rate, evicts
-from transforms.configurations import SCHEDULE_ID
+from transforms.configurations import CONFIGURATION_ID, SCHEDULE_ID
 from transforms.equations import closed_loop as loop
 from transforms.frontier import mark_frontiers
 from transforms.operating_hit_rates import rows_at, settle_at_sessions
@@ -29,8 +31,8 @@ END_TOLERANCE = 1e-9
 SAME_HIT_RATE = 1e-4
 
 
-def operating_points(agent_points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
-    """One row for each configuration of the agent points of one scenario and model.
+def operating_points(agent_points: pl.DataFrame, setting: Setting, lookups: Lookups) -> pl.DataFrame:
+    """One row for each configuration of the agent points of one scenario and model, as they were carried.
 
     The replicas that fit the scenario's GPUs share its sessions evenly; figures are those of the
     fuller replicas. A replica admits what its memory holds. Empty where the scenario fixes no sessions.
@@ -38,8 +40,10 @@ def operating_points(agent_points: pl.DataFrame, setting: Setting) -> pl.DataFra
     scenario = setting.scenario
     if scenario.sessions is None or scenario.gpus is None or agent_points.is_empty():
         return empty_frame("operating_points")
-    curves = _curves(agent_points, scenario.sessions, scenario.gpus)
+    curves = lookups.add_to(_curves(agent_points, scenario.sessions, scenario.gpus))
     rows = agent_points.filter(~pl.col("interpolated"))
+    if evicts(scenario, setting.options):
+        rows = lookups.add_to(rows)  # all are moved to other hit rates
     fuller, cold = _solve(curves, rows, "_share_high", setting)
     even = (curves["_share_high"] == curves["_share_low"]).all()
     emptier = fuller if even else _solve(curves, rows, "_share_low", setting)[0]
@@ -87,17 +91,19 @@ def _curves(agent_points: pl.DataFrame, sessions: int, gpus: int) -> pl.DataFram
     alone = pl.when(stopped & (c("batch_per_rank") <= 1)).then("max_sessions").otherwise(0.0)
     held = pl.when(at_wall.max() > 0).then(at_wall.max()).otherwise(alone.max())
     curves = agent_points.group_by(SCHEDULE_ID, maintain_order=True).agg(
+        c(CONFIGURATION_ID).first(),
         _cap=pl.when((stopped | constant).any()).then(held).otherwise(float("inf")),
-        gpus_per_replica=c("gpus_per_replica").first(),
+        _gpus_per_replica=c("gpus_per_replica").first(),
     )
-    replicas = pl.lit(gpus) // c("gpus_per_replica")
+    replicas = pl.lit(gpus) // c("_gpus_per_replica")
     shares = pl.max_horizontal(replicas, 1)
-    return curves.with_columns(
+    shared = curves.with_columns(
         replicas=replicas,
         _high_replicas=pl.when(sessions % shares == 0).then(shares).otherwise(sessions % shares),
         _share_high=((sessions + shares - 1) // shares).cast(pl.Float64),
         _share_low=(sessions // shares).cast(pl.Float64),
     )
+    return shared.drop("_gpus_per_replica")
 
 
 def _solve(
@@ -203,8 +209,8 @@ def _with_waiting(points: pl.DataFrame, curves: pl.DataFrame, rows: pl.DataFrame
 def _brackets(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Each curve with the two neighbouring rows between which its wanted sessions lie (``_next_*``)."""
     c = pl.col
-    curves = curves.drop("gpus_per_replica").with_row_index("_order")
-    b = loop.in_flight_per_station(c("serving_requests_per_s"), c("turn_latency_ms") / 1e3, c("_stations"))
+    wanted = curves.select(SCHEDULE_ID, "_wanted").with_row_index("_order")
+    b = loop.in_flight_per_station(c("serving_requests_per_s"), c("turn_latency_ms") / 1e3, stations())
     loads = rows.select(SCHEDULE_ID, "batch_per_rank", "sessions", _b=b, _row=pl.int_range(pl.len()))
     loads = loads.sort(SCHEDULE_ID, "batch_per_rank", "sessions").with_columns(
         _first=(c(SCHEDULE_ID) != c(SCHEDULE_ID).shift(1)).fill_null(True),
@@ -213,7 +219,7 @@ def _brackets(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     pairs = loads.with_columns(
         pl.when(~c("_last")).then(c(name).shift(-1)).alias(f"_next_{name.removeprefix('_')}")
         for name in ("sessions", "_b", "_row")
-    ).join(curves, on=SCHEDULE_ID, maintain_order="left")
+    ).join(wanted, on=SCHEDULE_ID, maintain_order="left")
     within = ((c("sessions") <= c("_wanted")) & (c("_wanted") <= c("_next_sessions"))).fill_null(False)
     below, above = c("_first") & (c("_wanted") < c("sessions")), c("_last") & (c("_wanted") >= c("sessions"))
     first_batch = loads.filter("_first").select(SCHEDULE_ID, _first_batch="batch_per_rank")
@@ -224,9 +230,10 @@ def _brackets(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         .unique("_order", keep="first", maintain_order=True)
         .with_columns(_below=c("_wanted") < c("sessions"), _beyond=~within & above)
         .join(first_batch, on=SCHEDULE_ID, maintain_order="left")
+        .join(curves.drop("_wanted"), on=SCHEDULE_ID, maintain_order="left")
     )
     # the figures of the two rows; past the end of a curve there is no second
-    here = rows.select(pl.exclude(SCHEDULE_ID, "sessions", "batch_per_rank"))[chosen["_row"]]
+    here = rows.select(pl.exclude(chosen.columns))[chosen["_row"]]
     following = rows.select(c(BETWEEN_ROWS).name.prefix("_next_"))[chosen["_next_row"].fill_null(0)]
     return pl.concat([chosen, here, following], how="horizontal")
 
@@ -279,15 +286,15 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
     preset = str(brackets["backend_version"].first())
     reload_s = rows["cache_reload_fraction"] * reload_ms(rows, setting.scenario, spec)[0] / 1e3
 
-    stations, wanted = rows["_stations"], rows["_wanted"]
+    ranks, wanted = rows["_stations"], rows["_wanted"]
 
     def sessions_at(batch: loop.Array) -> loop.Array:
         """Requests in flight are throughput times latency: the batch itself in the article's preset alone."""
         times = turn_times(preset, replica, batch, workload, spec)
         latency_s = times.latency_s(workload.output_tokens) + reload_s
-        in_flight = loop.in_flight_per_station(times.requests_per_s, latency_s, stations)
+        in_flight = loop.in_flight_per_station(times.requests_per_s, latency_s, ranks)
         rho = loop.activity_fraction(latency_s, setting.scenario.think_time_s)
-        return np.asarray(loop.sessions_that_fill(in_flight, rho, stations, setting.options.closed_loop))
+        return np.asarray(loop.sessions_that_fill(in_flight, rho, ranks, setting.options.closed_loop))
 
     batch = loop.solve_load(sessions_at, wanted)
     served = ~np.isnan(batch)

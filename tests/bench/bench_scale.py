@@ -10,13 +10,14 @@ The ratios compare the mapping with the same equations on one model's aggregated
 away so that they are carried by ratio: fused over NumPy arrays, over pandas columns, and one point at a time in
 Python (``references.py``), all figures asserted equal. What the mapping does beside the equations (preparing and
 choosing rows, curves, points at the KV wall, the frame) is in its time and not in theirs. Their seconds are those of
-CPU, of all threads: what else runs on the machine does not lengthen them.
+CPU, of all threads: what else runs on the machine does not lengthen them. They run in a process whose BLAS has one
+thread: a second one spins for a while after each product, which would count for whatever runs next.
 """
 
 import argparse
 import itertools
-import json
 import multiprocessing
+import os
 import resource
 import sys
 import tempfile
@@ -50,6 +51,7 @@ from tests.pipelines import builds
 from transforms.agent_points.carry import Setting, carry_prepared
 from transforms.agent_points.labels import code
 from transforms.agent_points.prepare import prepare_points
+from transforms.configurations import in_curve_order
 from transforms.frontier import mark_frontiers
 
 SCENARIOS = 10
@@ -70,6 +72,8 @@ TIMED = {
 END_TO_END = "end to end"
 COPIES_A_FILE = 10
 MODEL = "qwen3-32b"
+#: What the libraries that NumPy may come with read when they are loaded.
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -80,8 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--loop-rows", type=int, default=2_000, help="points of the Python loop")
     options = parser.parse_args([] if arguments is None else arguments)
     if options.ratio_rows:
-        print_ratios(options.ratio_rows, options.loop_rows)
-    results = [_in_child(copies) for copies in options.copies]
+        with mock.patch.dict(os.environ, dict.fromkeys(BLAS_THREADS, "1")):
+            _in_child(print_ratios, options.ratio_rows, options.loop_rows)
+    results = [_in_child(build_copies, copies) for copies in options.copies]
     for one, other in itertools.pairwise(results):
         points, seconds, worked, memory = (
             other[name] / one[name] for name in ("agent_points", "seconds", "cpu_seconds", "peak_mib")
@@ -106,19 +111,20 @@ def _compare(what: str, seen: float, target: float, *, at_least: bool = False) -
     print(f"  {'met   ' if met else 'MISSED'} {what}: {seen:.2f}, target {bound} {target:g}", flush=True)
 
 
-def _in_child(copies: int) -> dict[str, float]:
+def _in_child(run: Callable[..., dict[str, float] | None], *arguments: int) -> dict[str, float]:
+    """What the function gives in a process of its own."""
     context = multiprocessing.get_context("spawn")
     receive, send = context.Pipe(duplex=False)
-    child = context.Process(target=_build_and_send, args=(copies, send))
+    child = context.Process(target=_run_and_send, args=(send, run, *arguments))
     child.start()
     send.close()
-    result: dict[str, float] = json.loads(receive.recv())
+    result: dict[str, float] = receive.recv() or {}
     child.join()
     return result
 
 
-def _build_and_send(copies: int, send: Any) -> None:
-    send.send(json.dumps(build_copies(copies)))
+def _run_and_send(send: Any, run: Callable[..., dict[str, float] | None], *arguments: int) -> None:
+    send.send(run(*arguments))
 
 
 def build_copies(copies: int) -> dict[str, float]:
@@ -248,7 +254,7 @@ def print_ratios(rows: int, loop_rows: int) -> None:
         )
         for number in range(max(rows // points.height, 1))
     ]
-    points = pl.concat(copies)
+    points = in_curve_order(pl.concat(copies))  # as they stand in a lake
     settings = [Setting(scenario, spec, hardware) for scenario in _scenarios()]
     for setting in settings:  # the scenarios' nodes are the same for all: found once, beforehand
         carry_prepared(prepare_points(copies[0], spec, hardware), setting)

@@ -14,7 +14,8 @@ from pipelines.reading import read_inputs
 from schemas.options import ClosedLoop, MappingOptions, RooflinePreset
 from schemas.scenarios import Scenario
 from tests.second_opinion.curve import Curve
-from transforms.agent_points.carry import Setting, carry_points
+from transforms.agent_points.carry import Setting, carry_points, carry_prepared
+from transforms.agent_points.prepare import prepare_points
 from transforms.configurations import SCHEDULE_ID
 from transforms.operating_points import operating_points
 from transforms.synthesize import synthesize_points
@@ -105,8 +106,9 @@ def operating_point(points: pl.DataFrame, replica: Replica, at: Scenario, closed
     """The product's operating point of one configuration, on GPUs for one replica."""
     on_one = at.model_copy(update={"gpus": replica.gpus})
     setting = setting_of(points, on_one, closed_loop)
-    carried = carry_points(points, setting).filter(pl.col(SCHEDULE_ID) == replica.schedule)
-    return operating_points(carried, setting).row(0, named=True)
+    prepared = prepare_points(points, setting.spec, setting.hardware)
+    carried = carry_prepared(prepared, setting).filter(pl.col(SCHEDULE_ID) == replica.schedule)
+    return operating_points(carried, setting, prepared.lookups).row(0, named=True)
 
 
 def _name(row: dict[str, object]) -> str:

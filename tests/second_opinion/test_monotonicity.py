@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from schemas.caches import FixedCache
 from schemas.scenarios import Scenario
 from tests.second_opinion.real_curves import TABLES, roofline_points, setting_of, table_points
-from transforms.agent_points.carry import carry_points
+from transforms.agent_points.carry import carry_points, carry_prepared
+from transforms.agent_points.prepare import prepare_points
 from transforms.configurations import SCHEDULE_ID
 from transforms.operating_points import operating_points
 
@@ -116,9 +117,11 @@ def _throughput(source: str, at: Scenario) -> pl.DataFrame:
     """Turns per second of the eight GPUs for each configuration that can be run, and whether its rows' rate rises."""
     points = SOURCES[source]()
     setting = setting_of(points, at)
-    carried = carry_points(points, setting)
+    prepared = prepare_points(points, setting.spec, setting.hardware)
+    carried = carry_prepared(prepared, setting)
     # one row a configuration, in the order of their first rows
-    solved = operating_points(carried, setting).with_columns(carried[SCHEDULE_ID].unique(maintain_order=True))
+    solved = operating_points(carried, setting, prepared.lookups)
+    solved = solved.with_columns(carried[SCHEDULE_ID].unique(maintain_order=True))
     rate = pl.col("serving_requests_per_s")
     rows = carried.filter(~pl.col("interpolated")).sort("batch_per_rank")
     rises = rows.group_by(SCHEDULE_ID).agg(rises=(rate.diff().drop_nulls() >= 0).all())

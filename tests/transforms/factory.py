@@ -13,7 +13,8 @@ from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions, RooflinePreset
 from schemas.scenarios import Scenario
-from transforms.agent_points.carry import Setting, carry_points
+from transforms.agent_points.carry import Setting, carry_points, carry_prepared
+from transforms.agent_points.prepare import prepare_points
 from transforms.frontier import mark_frontiers
 from transforms.operating_points import operating_points
 from transforms.serving_points import judge_rows, new_points
@@ -106,7 +107,8 @@ def agent_points(points: pl.DataFrame, shared: Setting) -> pl.DataFrame:
 
 def solved(points: pl.DataFrame, shared: Setting) -> pl.DataFrame:
     """Operating points of the serving points."""
-    return operating_points(carry_points(points, shared), shared)
+    prepared = prepare_points(points, shared.spec, shared.hardware)
+    return operating_points(carry_prepared(prepared, shared), shared, prepared.lookups)
 
 
 AIC_COLUMNS = (

@@ -8,8 +8,9 @@ from pipelines.catalogues import load_hardware
 from schemas.catalogue import HardwareCatalogue
 from schemas.prices import Price, prices_of, with_prices
 from tests.transforms.factory import MIXED_BACKENDS, article_scenario, model, shipped_points
-from transforms.agent_points.carry import Setting, carry_points
+from transforms.agent_points.carry import Setting, carry_prepared
 from transforms.agent_points.cost import add_cost, usd_per_gpu_hour
+from transforms.agent_points.prepare import prepare_points
 from transforms.agent_points.rows import Rows
 from transforms.equations import cost
 from transforms.operating_points import operating_points
@@ -91,10 +92,11 @@ def test_points_of_shipped_tables_aggregated_and_not() -> None:
     """Agent points, those at the wall and operating points: all priced, by the rates they publish."""
     points = shipped_points(MIXED_BACKENDS)
     shared = Setting(article_scenario(), model("llama-3-1-8b"), PRICED)
-    carried = carry_points(points, shared)
+    prepared = prepare_points(points, shared.spec, shared.hardware)
+    carried = carry_prepared(prepared, shared)
     assert set(carried["serving_mode"]) == {"agg", "disagg"}
     assert carried["interpolated"].any()
-    for frame in (carried, operating_points(carried, shared)):
+    for frame in (carried, operating_points(carried, shared, prepared.lookups)):
         per_task = 5.0 / frame["tasks_per_hour_per_gpu"]
         per_tokens = 5.0 / (frame["output_tokens_per_s_per_gpu"] * 3600 / 1e6)
         assert frame["usd_per_gpu_hour"].unique().to_list() == [5.0]

@@ -9,6 +9,7 @@ import pytest
 from schemas.caches import FixedCache
 from tests.transforms.factory import article_scenario, roofline_points, setting, shipped_points
 from transforms.agent_points.carry import carry_points
+from transforms.agent_points.sessions import stations
 from transforms.equations.what_if import latency_at_hit_rate, rate_at_hit_rate, session_figures, sessions_that_fit
 
 TABLES = {
@@ -43,7 +44,7 @@ def test_another_pause_is_exact(table: str, pause_s: float) -> None:
     scenario = article_scenario("code-agent")
     figures = session_figures(
         pl.col("serving_requests_per_s"), pl.col("turn_latency_ms") / 1e3, pause_s, scenario.turns,
-        scenario.output_tokens_per_turn, pl.col("_stations"), pl.col("gpus_per_replica"),
+        scenario.output_tokens_per_turn, stations(), pl.col("gpus_per_replica"),
     )  # fmt: skip
     figures["max_sessions"] = sessions_that_fit(
         pl.col("max_parked_sessions"), pl.col("max_in_flight_requests"), figures["activity_fraction"]

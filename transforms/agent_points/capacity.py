@@ -6,14 +6,16 @@ serving mode and from what becomes of the KV of a pausing session (``idle_kv``);
 what is in flight must fit.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.labels import code
-from transforms.agent_points.pool_memory import Pool, add_pool_memory, available_on_rank, session_bytes
-from transforms.agent_points.rows import Rows
+from transforms.agent_points.pool_memory import Pool, available_on_rank, pool_memory, session_bytes
+from transforms.agent_points.rows import Configurations, Rows
 from transforms.cache import evicts
 from transforms.numbers import Number, floor, maximum, minimum, where
 
@@ -31,11 +33,11 @@ def add_capacity(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Mappi
 
 def _aggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
     """One pool holds what is in flight and, if it stays resident, what pauses."""
-    pool = Pool.aggregated(rows)
-    rows = add_pool_memory(rows, scenario, spec, pool, options)
+    of = _memory_of(rows, scenario)
+    rows = _with(rows, of, pool_memory(of.rows, scenario, spec, Pool.aggregated(of.rows), options))
     evicting, resident = evicts(scenario, options), options.idle_kv == "resident"
     parked = rows["sessions"] if resident or evicting else rows["in_flight_requests"]
-    taken = parked * rows["kv_bytes_per_session_mean"] + pool.ranks * rows["_shared_bytes"]
+    taken = parked * rows["kv_bytes_per_session_mean"] + rows["_shared_bytes"]
     if evicting:
         taken = minimum(taken, maximum(rows["kv_bytes_available"], 0.0))
     rows = rows.with_figures(
@@ -47,27 +49,35 @@ def _aggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Mappin
 
 def _disaggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
     """The cached prefixes of all sessions lie in the pool that parks them, those in flight in decode."""
-    pools = {name: Pool.disaggregated(rows, name) for name in ("prefill", "decode")}
+    of = _memory_of(rows, scenario)
+    pools = {name: Pool.disaggregated(of.rows, name) for name in ("prefill", "decode")}
     parked, decode = pools[options.parked_kv], pools["decode"]
     other = pools["decode" if options.parked_kv == "prefill" else "prefill"]
-    on_decode = session_bytes(rows, scenario, spec, decode, options)
-    slots_left = maximum(available_on_rank(rows, decode, options) - on_decode.shared, 0.0)
-    rows = add_pool_memory(rows, scenario, spec, parked, options)
+    on_decode = session_bytes(of.rows, scenario, spec, decode, options)
+    slots_left = maximum(available_on_rank(of.rows, decode, options) - on_decode.shared, 0.0)
+    memory = pool_memory(of.rows, scenario, spec, parked, options)
+    # the pool that does not park must hold its own weights too
+    memory["_weights_fit"] &= available_on_rank(of.rows, other, options) > 0
+    memory["_in_flight_slots"] = decode.ranks * floor(slots_left / on_decode.peak)
+    rows = _with(rows, of, memory)
     evicting = evicts(scenario, options)
     parked_sessions = rows["sessions"] if options.idle_kv == "resident" or evicting else 0.0
     taken = parked_sessions * rows["kv_bytes_per_session_mean"]
     if evicting:
         taken = minimum(taken, maximum(rows["kv_bytes_available"], 0.0))
-    taken = taken + rows["in_flight_requests"] * on_decode.mean
-    rows = rows.with_figures(
-        _in_flight_slots=decode.ranks * floor(slots_left / on_decode.peak),
-        # the pool that does not park must hold its own weights too
-        _weights_fit=rows["_weights_fit"] & (available_on_rank(rows, other, options) > 0),
-        kv_bytes_per_gpu=(taken + parked.ranks * rows["_shared_bytes"]) / rows["gpus_per_replica"],
-    )
-    return _with_limits(
-        rows, f"{options.parked_kv}_kv_memory", "decode_kv_memory", parked.gpus * parked.ranks, scenario, options
-    )
+    taken = taken + rows["in_flight_requests"] * of.to_rows(on_decode.mean)
+    rows = rows.with_figures(kv_bytes_per_gpu=(taken + rows["_shared_bytes"]) / rows["gpus_per_replica"])
+    parking_gpus = of.to_rows(parked.gpus * parked.ranks)
+    return _with_limits(rows, f"{options.parked_kv}_kv_memory", "decode_kv_memory", parking_gpus, scenario, options)
+
+
+def _memory_of(rows: Rows, scenario: Scenario) -> Configurations:
+    """What memory is worked out for: a configuration has the same at any load, but for the sessions of a mix."""
+    return rows.configurations if scenario.mix is None else Configurations(rows, None)
+
+
+def _with(rows: Rows, of: Configurations, memory: Mapping[str, Number]) -> Rows:
+    return rows.with_figures({name: of.to_rows(figure) for name, figure in memory.items()})
 
 
 def _with_limits(
@@ -79,21 +89,24 @@ def _with_limits(
     options: MappingOptions,
 ) -> Rows:
     """The sessions that each limit allows, the least of them, and its name."""
-    slots = rows["_in_flight_slots"]
-    in_flight = np.inf if np.ndim(slots) == 0 else slots / rows["activity_fraction"]
     anywhere = evicts(scenario, options)
     parked = {context: np.inf if anywhere else _parked(rows, context, parking_gpus, options) for context in CONTEXTS}
-    name = "host_memory" if options.idle_kv == "offloaded" else parked_limit
-    limit = parked[options.kv_context]
-    binding = (code("binding_limit", text) for text in (name, in_flight_limit))
-    return rows.with_figures(
-        {f"max_sessions_{context}_context": minimum(sessions, in_flight) for context, sessions in parked.items()},
-        _parked_limit=limit,
-        max_parked_sessions=where(np.isfinite(limit), limit, np.nan),
-        max_in_flight_requests=slots,
-        max_sessions=minimum(limit, in_flight),
-        binding_limit=np.where(limit <= in_flight, *(np.int8(number) for number in binding)),
-    )
+    parks = code("binding_limit", "host_memory" if options.idle_kv == "offloaded" else parked_limit)
+    limit, slots = parked[options.kv_context], rows["_in_flight_slots"]
+    figures = {
+        "_parked_limit": limit,
+        "max_parked_sessions": where(np.isfinite(limit), limit, np.nan),
+        "max_in_flight_requests": slots,
+    }
+    least: Mapping[str, Number] = parked
+    binding: Number = parks
+    if np.ndim(slots):  # what is in flight has a limit of its own
+        in_flight = slots / rows["activity_fraction"]
+        least = {context: minimum(sessions, in_flight) for context, sessions in parked.items()}
+        serves = code("binding_limit", in_flight_limit)
+        binding = np.where(limit <= in_flight, np.int8(parks), np.int8(serves))
+    figures |= {f"max_sessions_{context}_context": sessions for context, sessions in least.items()}
+    return rows.with_figures(figures, max_sessions=least[options.kv_context], binding_limit=binding)
 
 
 def _parked(rows: Rows, context: str, parking_gpus: Number, options: MappingOptions) -> Number:

@@ -18,6 +18,7 @@ from transforms.agent_points.idle_kv import add_reload
 from transforms.agent_points.kv_wall import wall_points
 from transforms.agent_points.mixing import add_mix
 from transforms.agent_points.percentiles import add_percentiles, add_prefill_slopes, scenario_spread
+from transforms.agent_points.pool_memory import POOL_FIGURES
 from transforms.agent_points.prepare import Part, PreparedPoints, prepare_points
 from transforms.agent_points.rows import Rows
 from transforms.agent_points.service import Service
@@ -64,17 +65,22 @@ def _carry_part(part: Part, setting: Setting) -> list[pl.DataFrame]:
     rows = add_evidence(rows, scenario, part.mode, roofline, is_latent)
     judged = judge_rows(rows, setting, aggregated=part.aggregated)
     at_wall = wall_points(judged, chosen.curves, scenario, options.closed_loop)
-    points = [name_curve_limits(judged, chosen.curves).to_frame()]
+    points = [_to_frame(name_curve_limits(judged, chosen.curves))]
     if len(at_wall):
         at_wall = judge_rows(at_wall.with_figures(interpolated=True), setting, aggregated=part.aggregated)
         points.append(
-            at_wall.to_frame().with_columns(
+            _to_frame(at_wall).with_columns(
                 point_id=pl.col("point_id") + "-wall",
                 concurrency_reported=pl.lit(None, pl.Float64),
                 batch_per_rank=pl.lit(None, pl.Float64),
             )
         )
     return points
+
+
+def _to_frame(points: Rows) -> pl.DataFrame:
+    """The points without the private figures that are found anew for every load (``judge_rows``)."""
+    return points.without_figures((*POOL_FIGURES, "_parked_limit")).to_frame()
 
 
 def judge_rows(rows: Rows, setting: Setting, *, aggregated: bool) -> Rows:

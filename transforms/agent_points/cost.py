@@ -31,6 +31,7 @@ def add_cost(rows: Rows) -> Rows:
     """Adds ``usd_per_task`` and ``usd_per_million_output_tokens`` to rows with ``usd_per_gpu_hour`` and their rates."""
     price = rows["usd_per_gpu_hour"]
     return rows.with_figures(
+        usd_per_gpu_hour=price,
         usd_per_task=cost.usd_per_task(price, rows["tasks_per_s_per_gpu"]),
         usd_per_million_output_tokens=cost.usd_per_million_tokens(price, rows["output_tokens_per_s_per_gpu"]),
     )

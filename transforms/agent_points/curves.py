@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
-from transforms.agent_points.rows import Array, Flags, Indices
+from transforms.agent_points.rows import Array, Flags, Indices, Rows
 from transforms.configurations import CURVE_ID
 
 
@@ -22,10 +21,10 @@ class Curves:
     has_ties: bool
 
     @classmethod
-    def of_rows(cls, frame: pl.DataFrame) -> "Curves":
-        """The curves of a frame that is sorted by curve and batch."""
-        number = frame[CURVE_ID].cast(pl.Int64).to_numpy()
-        batch = frame["batch_per_rank"].fill_null(-1.0).to_numpy()
+    def of_rows(cls, rows: Rows) -> "Curves":
+        """The curves of rows that are sorted by curve and batch."""
+        number = rows[CURVE_ID].astype(np.int64)
+        batch = np.nan_to_num(rows["batch_per_rank"], nan=-1.0)
         ties = (number[1:] == number[:-1]) & (batch[1:] == batch[:-1])
         return cls(number, batch, bool(ties.any()))
 

@@ -49,11 +49,15 @@ class Pools:
         """The rows' pools in their parts, as ``aggregated.EngineSteps`` does with mixed steps."""
         rows = _with_parts(rows, spec)
         names = ("_prompt_tokens", "_step_tokens", "_linear", "_weight_read", "_t_decode", "_context", "_read_before")
-        told = rows.frame.select(
-            "batch_per_rank",
-            _prefill_worker=pl.struct(_MAKE + _PREFILL_WORKER).rank("dense"),
-            _decode_worker=pl.struct(_MAKE + _DECODE_WORKER).rank("dense"),
-        ).with_columns(pl.Series(name, rows[name], nan_to_null=True) for name in names)
+        told = (
+            rows.select(["batch_per_rank", *_MAKE, *_PREFILL_WORKER, *_DECODE_WORKER])
+            .select(
+                "batch_per_rank",
+                _prefill_worker=pl.struct(_MAKE + _PREFILL_WORKER).rank("dense"),
+                _decode_worker=pl.struct(_MAKE + _DECODE_WORKER).rank("dense"),
+            )
+            .with_columns(pl.Series(name, rows[name], nan_to_null=True) for name in names)
+        )
         curves = LinearCurves.of_rows(told, "_prefill_worker")
         rows = rows.with_private(
             _read_correction=read_corrections(told, "_decode_worker"), _linear_before=curves.at(rows["_step_tokens"])

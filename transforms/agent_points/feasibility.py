@@ -29,9 +29,10 @@ STATIC_LIMITS = {
 def judge_points(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
     """Adds ``infeasible_reason``, ``feasible``, ``kv_utilization_fraction``, the cluster view."""
     gpus, sessions, holds = rows["gpus_per_replica"], rows["sessions"], rows["max_sessions"]
-    prefill_gpu, decode_gpu = Gpu.of_rows(rows, "prefill"), Gpu.of_rows(rows, "decode")
-    card = maximum(prefill_gpu.hbm_bytes, decode_gpu.hbm_bytes)
-    fastest = maximum(prefill_gpu.fastest_flops_per_s, decode_gpu.fastest_flops_per_s)
+    of = rows.configurations
+    prefill_gpu, decode_gpu = Gpu.of_rows(of.rows, "prefill"), Gpu.of_rows(of.rows, "decode")
+    card = of.to_rows(maximum(prefill_gpu.hbm_bytes, decode_gpu.hbm_bytes))
+    fastest = of.to_rows(maximum(prefill_gpu.fastest_flops_per_s, decode_gpu.fastest_flops_per_s))
     longest = math.inf if spec.max_context_tokens is None else spec.max_context_tokens
     tokens = rows["prefill_tokens_per_turn"] + scenario.output_tokens_per_turn - 1
     flops_per_s = least_flops_per_s(spec, tokens, rows["turns_per_s_per_gpu"])
@@ -48,7 +49,7 @@ def judge_points(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Mappi
     }
     reason = np.zeros(len(rows), np.int8)
     for text, hit in reversed(reasons.items()):
-        reason[hit] = code("infeasible_reason", text)
+        np.copyto(reason, np.int8(code("infeasible_reason", text)), where=hit)
     # of a cluster's GPUs, those that whole replicas take
     share = np.nan if options.cluster_gpus is None else replicas * gpus / options.cluster_gpus
     share = where(replicas > 0, share, np.nan)
@@ -79,7 +80,8 @@ def name_curve_limits(rows: Rows, curves: Curves) -> Rows:
     below_table = (reason == code("infeasible_reason", "kv_capacity")) & ~curves.any(feasible)
     limit = np.where(reaches_wall, rows["binding_limit"], code("binding_limit", "table_range")).astype(np.int8)
     for text, static in STATIC_LIMITS.items():
-        limit[reason == code("infeasible_reason", text)] = code("binding_limit", static)
+        is_static = reason == code("infeasible_reason", text)
+        np.copyto(limit, np.int8(code("binding_limit", static)), where=is_static)
     return rows.with_figures(
         infeasible_reason=np.where(below_table, np.int8(code("infeasible_reason", "kv_capacity_below_table")), reason),
         binding_limit=limit,

@@ -15,6 +15,9 @@ from transforms.equations import kv_memory as kv
 from transforms.equations.context import turn_profile
 from transforms.numbers import Number, maximum, where
 
+#: Private figures of ``pool_memory``.
+POOL_FIGURES = ("_shared_bytes", "_weights_fit", "_fit_mean", "_fit_p95", "_fit_peak")
+
 
 @dataclass(frozen=True)
 class Pool:
@@ -104,8 +107,10 @@ def available_on_rank(rows: Rows, pool: Pool, options: MappingOptions) -> Number
     )  # fmt: skip
 
 
-def add_pool_memory(rows: Rows, scenario: Scenario, spec: ModelSpec, pool: Pool, options: MappingOptions) -> Rows:
-    """Adds bytes of a session and bytes for KV, and the sessions that fit (``_fit_mean``, ``_p95``, ``_peak``)."""
+def pool_memory(
+    rows: Rows, scenario: Scenario, spec: ModelSpec, pool: Pool, options: MappingOptions
+) -> dict[str, Number]:
+    """Bytes of a session and bytes for KV, and the sessions that fit (``_fit_mean``, ``_p95``, ``_peak``)."""
     bytes_ = session_bytes(rows, scenario, spec, pool, options)
     available = available_on_rank(rows, pool, options)
     left = maximum(available - bytes_.shared, 0.0)
@@ -114,14 +119,14 @@ def add_pool_memory(rows: Rows, scenario: Scenario, spec: ModelSpec, pool: Pool,
     least = np.full(len(rows), np.nan)
     if not fits.all():
         least = where(fits, np.nan, kv.least_gpus_that_fit(weights_on_rank(rows, pool), usable_per_gpu(pool, options)))
-    return rows.with_figures(
-        kv_bytes_per_session_mean=bytes_.mean,
-        kv_bytes_per_session_peak=bytes_.peak,
-        _shared_bytes=bytes_.shared,
-        kv_bytes_available=pool.ranks * available,
-        _weights_fit=fits,
-        least_tp_that_fits=least,
-        _fit_mean=kv.max_sessions(left, bytes_.mean, pool.ranks),
-        _fit_p95=pool.ranks * kv.sessions_p95_per_rank(left, bytes_.mean, spread),
-        _fit_peak=kv.max_sessions(left, bytes_.peak, pool.ranks),
-    )
+    return {
+        "kv_bytes_per_session_mean": bytes_.mean,
+        "kv_bytes_per_session_peak": bytes_.peak,
+        "_shared_bytes": pool.ranks * bytes_.shared,
+        "kv_bytes_available": pool.ranks * available,
+        "_weights_fit": fits,
+        "least_tp_that_fits": least,
+        "_fit_mean": kv.max_sessions(left, bytes_.mean, pool.ranks),
+        "_fit_p95": pool.ranks * kv.sessions_p95_per_rank(left, bytes_.mean, spread),
+        "_fit_peak": kv.max_sessions(left, bytes_.peak, pool.ranks),
+    }

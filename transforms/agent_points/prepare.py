@@ -1,6 +1,6 @@
 """Serving points prepared once for all scenarios: what a row is and what its steps are made of stays the same."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,11 +16,11 @@ from transforms.agent_points.columns import ROW_FIGURES
 from transforms.agent_points.curves import Curves
 from transforms.agent_points.disaggregated import Pools
 from transforms.agent_points.evidence import batch_range_number
-from transforms.agent_points.private import add_private_columns
+from transforms.agent_points.private import Lookups, add_private_columns
 from transforms.agent_points.ratio import RatioRows
 from transforms.agent_points.roofline_points import RooflineRows
 from transforms.agent_points.roofline_pools import RooflinePools
-from transforms.agent_points.rows import Flags, Indices, Rows
+from transforms.agent_points.rows import Configurations, Flags, Indices, Rows
 from transforms.agent_points.select import Alternatives, Choice
 from transforms.agent_points.workload import Prefill, Workload
 from transforms.cache import never_misses
@@ -86,7 +86,7 @@ class Part:
                 self.mode,
                 self.roofline,
                 rows := self.rows.take(which),
-                Curves.of_rows(rows.frame),
+                Curves.of_rows(rows),
                 self.alternatives,
                 [(carrier.take(which[places]), place[places[which[places]]]) for carrier, places in self.carriers],
             )
@@ -95,51 +95,82 @@ class Part:
 
 @dataclass(frozen=True)
 class PreparedPoints:
-    """Serving points of one model, on any hardware, ready to be carried to any scenario."""
+    """Serving points of one model, on any hardware, ready to be carried to any scenario.
+
+    ``lookups``: the private columns of their configurations.
+    """
 
     spec: ModelSpec
     parts: tuple[Part, ...]
+    lookups: Lookups
 
 
 def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> PreparedPoints:
     """Rows of the table ``serving_points`` of one model, looked up, numbered and taken apart."""
-    if points.is_empty():
-        return PreparedPoints(spec, ())
-    numbered = number_configurations(points.rename(ROW_FIGURES).rechunk())
-    order = numbered.select(pl.arg_sort_by(CURVE_ID, "batch_per_rank", maintain_order=True)).to_series()
-    ordered = numbered[order].with_columns(_preset=pl.when(pl.col("source") == "roofline").then("backend_version"))
-    columns = _with_private(ordered, spec, hardware)
-    lengths = ordered.select(pl.struct("serving_mode", "_preset").rle().struct.field("len")).to_series()
-    kinds = [columns[end - length : end] for end, length in zip(lengths.cum_sum(), lengths, strict=True)]
+    numbered = number_configurations(points.rename(ROW_FIGURES).rechunk()).with_columns(
+        _batch_range=batch_range_number(), _preset=pl.when(pl.col("source") == "roofline").then("backend_version")
+    )
+    order = _curve_order(numbered)
+    number = numbered[CONFIGURATION_ID].to_numpy().astype(np.intp) - 1
+    number = number if order is None else number[order]
+    first_rows = np.flatnonzero(np.r_[True, number[1:] != number[:-1]][: len(number)])
+    some_rows = numbered[first_rows if order is None else order[first_rows]]
+    configurations = add_private_columns(some_rows, spec, hardware)
     with np.errstate(all="ignore"):  # what a row does not say is NaN here
-        return PreparedPoints(spec, tuple(_prepare_part(Rows(frame), spec) for frame in kinds))
+        parts = [
+            _prepare_part(Rows(numbered, places=places, configurations=of_kind), spec)
+            for places, of_kind in _by_kind(order, number, configurations)
+        ]
+    return PreparedPoints(spec, tuple(parts), Lookups.of_configurations(configurations, numbered.columns))
 
 
-def _with_private(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> pl.DataFrame:
-    """As ``add_private_columns``, of numbered points: looked up once for each configuration."""
-    place = points[CONFIGURATION_ID].to_numpy().astype(np.intp) - 1
-    some_row = np.empty(place.max() + 1, np.intp)
-    some_row[place] = np.arange(len(place))
-    private = add_private_columns(points[some_row], spec, hardware).select(pl.exclude(points.columns))
-    return points.hstack(private[place]).with_columns(_batch_range=batch_range_number())
+def _curve_order(numbered: pl.DataFrame) -> Indices | None:
+    """The places of the rows in the order of their curves and batches; None where they stand so."""
+    curve, batch = numbered[CURVE_ID].to_numpy(), numbered["batch_per_rank"].fill_null(-1.0).to_numpy()
+    same = curve[1:] == curve[:-1]
+    if ((curve[1:] > curve[:-1]) | (same & (batch[1:] >= batch[:-1]))).all():
+        return None
+    return np.lexsort((batch, curve))
+
+
+def _by_kind(
+    order: Indices | None, number: Indices, configurations: pl.DataFrame
+) -> Iterator[tuple[Indices | None, Configurations]]:
+    """The places of rows that are alike in their serving mode and their roofline's preset, and their configurations.
+
+    ``number``: the place of the configuration of each row, in ``order``.
+    """
+    kinds = configurations.select(pl.struct("serving_mode", "_preset").rank("dense")).to_series().to_numpy()
+    for kind in np.unique(kinds):
+        of_kind = kinds == kind
+        if of_kind.all():
+            yield order, Configurations(Rows(configurations), number)
+            continue
+        there = np.flatnonzero(of_kind[number])
+        place = np.cumsum(of_kind) - 1
+        of_rows = Configurations(Rows(configurations.filter(of_kind)), place[number[there]])
+        yield there if order is None else order[there], of_rows
 
 
 def _prepare_part(rows: Rows, spec: ModelSpec) -> Part:
-    mode, preset = rows.frame.select("serving_mode", "_preset").row(0)
+    mode, preset = rows.configurations.rows.frame.select("serving_mode", "_preset").row(0)
     every = np.arange(len(rows))
     carriers: list[tuple[Carrier, Indices]] = []
     if preset is not None:
         priced = RooflineRows if mode == "agg" else RooflinePools
         carriers.append((priced(rows, spec, preset), every))
     else:
-        c = pl.col
-        told = c("mixed_step_ms").is_not_null() & c("decode_step_ms").is_not_null()
-        apart: Flags = rows.frame.select(
-            told if mode == "agg" else c("source") == "aiconfigurator"
-        ).to_series().to_numpy()  # fmt: skip
+        apart = _can_be_taken_apart(rows, mode)
         take_apart = EngineSteps.taken_apart if mode == "agg" else Pools.taken_apart
         if apart.any():
             carriers.append((take_apart(rows.take(apart), spec), every[apart]))
         if not apart.all():
             carriers.append((RatioRows(rows.take(~apart), spec), every[~apart]))
-    return Part(mode, preset, rows, Curves.of_rows(rows.frame), Alternatives.of_rows(rows.frame), carriers)
+    return Part(mode, preset, rows, Curves.of_rows(rows), Alternatives.of_rows(rows), carriers)
+
+
+def _can_be_taken_apart(rows: Rows, mode: str) -> Flags:
+    if mode == "agg":
+        return np.asarray(np.isfinite(rows["mixed_step_ms"]) & np.isfinite(rows["decode_step_ms"]))
+    told: Flags = (rows.select(["source"]).to_series() == "aiconfigurator").to_numpy()
+    return told

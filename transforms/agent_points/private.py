@@ -1,5 +1,9 @@
 """Private columns that every row brings to the mapping, whatever the scenario: looked up once, then only read."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Self
+
 import polars as pl
 
 from schemas.catalogue import HardwareCatalogue
@@ -10,12 +14,31 @@ from transforms.agent_points.cost import usd_per_gpu_hour
 from transforms.agent_points.evidence import batch_range_number, is_evaluated
 from transforms.agent_points.gpu import Pool, add_gpu_columns
 from transforms.agent_points.sessions import stations
+from transforms.configurations import CONFIGURATION_ID
 from transforms.equations import transfer
 from transforms.equations.engine_steps import VLLM_DISPATCH_MS_PER_LAYER
 from transforms.steps import is_serial
 
 #: Caches whose entries are multiplied in FP8.
 KV_OF_FP8 = ("fp8", "nvfp4")
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """The private columns of numbered configurations, one row each."""
+
+    columns: pl.DataFrame
+
+    @classmethod
+    def of_configurations(cls, looked_up: pl.DataFrame, own: Collection[str]) -> Self:
+        """Of numbered rows with private columns, one of each configuration; ``own``: the columns that are not."""
+        return cls(looked_up.select(CONFIGURATION_ID, pl.exclude(own)))
+
+    def add_to(self, points: pl.DataFrame) -> pl.DataFrame:
+        """Numbered points with the private columns that they do not have yet."""
+        missing = [name for name in self.columns.columns if name not in points.columns]
+        looked_up = self.columns.select(CONFIGURATION_ID, *missing)
+        return points.join(looked_up, on=CONFIGURATION_ID, how="left", maintain_order="left") if missing else points
 
 
 def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> pl.DataFrame:

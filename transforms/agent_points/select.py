@@ -1,8 +1,10 @@
 """One row for each configuration, load and scenario, from tables of several workloads (MODEL 5.9)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from schemas.scenarios import Scenario
@@ -64,15 +66,14 @@ class Alternatives:
     twins: Twins
 
     @classmethod
-    def of_rows(cls, frame: pl.DataFrame) -> "Alternatives":
-        load = _pairs(frame[SCHEDULE_ID].to_numpy(), _numbered(frame["batch_per_rank"].fill_null(-1.0)))
-        one = frame.select(WORKLOAD).unique().sort(WORKLOAD)
-        twins = Twins.of_rows(frame, load)
+    def of_rows(cls, rows: Rows) -> "Alternatives":
+        """Of rows in the order of their curves."""
+        schedule, batch = rows[SCHEDULE_ID].astype(np.intp), np.nan_to_num(rows["batch_per_rank"], nan=-1.0)
+        load = _pairs(schedule, _numbered(batch))
+        one, number = _workloads(rows)
+        twins = Twins(rows, load)
         if one.height == 1:
-            return cls(one.with_columns(_set=0), np.zeros(frame.height, np.intp), load, twins)
-        named = one.with_row_index("_workload")
-        workload = frame.select(WORKLOAD).join(named, on=WORKLOAD, how="left", maintain_order="left")
-        number = workload["_workload"].to_numpy().astype(np.intp)
+            return cls(one.with_columns(_set=0), np.zeros(len(rows), np.intp), load, twins)
         of_load = _sets(load, number, one.height)
         offer = _pairs(of_load[load], number)
         some_row = np.empty(offer.max() + 1, np.intp)
@@ -144,9 +145,23 @@ def direct_figures(rows: Rows, misses: Rows, output_tokens: float, hit_rate: Num
     }
 
 
-def _numbered(values: pl.Series) -> Indices:
+def _workloads(rows: Rows) -> tuple[pl.DataFrame, Indices]:
+    """The workloads that occur, in order, and the place of each row's among them."""
+    columns = {name: rows[name] for name in WORKLOAD}
+    changes = np.zeros(max(len(rows) - 1, 0), np.bool_)
+    for values in columns.values():
+        changes |= values[1:] != values[:-1]
+    # rows of one curve stand together, and mostly are of one workload
+    starts = np.flatnonzero(np.r_[True, changes][: len(rows)])
+    of_run = pl.DataFrame({name: values[starts] for name, values in columns.items()})
+    one = of_run.unique().sort(WORKLOAD)
+    number = of_run.join(one.with_row_index("_workload"), on=WORKLOAD, how="left", maintain_order="left")["_workload"]
+    return one, np.repeat(number.to_numpy().astype(np.intp), np.diff(np.r_[starts, len(rows)]))
+
+
+def _numbered(values: npt.NDArray[Any]) -> Indices:
     """A number from 0 on for each value, the same for the same."""
-    return np.asarray(np.searchsorted(values.unique().sort().to_numpy(), values.to_numpy()))
+    return np.asarray(np.searchsorted(pl.Series(values).unique().sort().to_numpy(), values))
 
 
 def _pairs(one: Indices, other: Indices) -> Indices:
@@ -163,9 +178,8 @@ def _sets(load: Indices, workload: Indices, workloads: int) -> Indices:
     """A number from 0 on for each set of workloads that some load's rows have, of each load."""
     if workloads <= _BITS:
         sets = np.zeros(load.max() + 1, np.int64)
-        for number in range(workloads):
-            sets[load[workload == number]] |= 1 << number
-        return np.asarray(np.unique(sets, return_inverse=True)[1])
+        np.bitwise_or.at(sets, load, np.int64(1) << workload)
+        return _numbered(sets)
     named = pl.DataFrame({"load": load, "workload": workload}).unique().sort("load", "workload")
     texts = named.group_by("load", maintain_order=True).agg(pl.col("workload").cast(pl.String).str.join(" "))
     return texts["workload"].rank("dense").to_numpy().astype(np.intp) - 1

@@ -97,7 +97,7 @@ def _of_part(part: Part, prepared: PreparedPoints, scenario: Scenario, rates: pl
     chosen = part.take(part.choose(scenario).rows)
     turns = agent_turns(scenario, groups, prefill_sees_output=part.aggregated)
     work = turn_work(scenario, groups, prefill_sees_output=part.aggregated)
-    keys = chosen.rows.frame.select("hardware", "point_id")
+    keys = chosen.rows.select(["hardware", "point_id"])
     hit_rate = as_array(keys.join(rates, on=keys.columns, how="left", maintain_order="left")["cache_hit_rate"])
     columns = {name: np.full(len(chosen.rows), np.nan) for name in (*ON_HIT, *ON_MISS, "carried_latency_ms")}
     places = list(zip(ON_HIT, work.evaluated_on_hit, ON_MISS, work.evaluated_on_miss, strict=True))

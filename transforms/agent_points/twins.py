@@ -1,11 +1,12 @@
 """Which row at another workload belongs to a row, where several have its schedule and load."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 
-from transforms.agent_points.rows import Indices
+from transforms.agent_points.rows import Indices, Rows
 
 #: Rows of one load stand in this order, so that the order of a file does not matter.
 _ORDER = ("row_tpot_ms", "row_ttft_ms", "row_requests_per_s")
@@ -13,13 +14,14 @@ _ORDER = ("row_tpot_ms", "row_ttft_ms", "row_requests_per_s")
 
 @dataclass(frozen=True)
 class Twins:
-    """Rows by schedule and load: one column ``_load`` that numbers these, ``source_file`` and the rows' figures."""
+    """Rows by schedule and load; ``load`` numbers these."""
 
-    rows: pl.DataFrame
+    rows: Rows
+    load: Indices
 
-    @classmethod
-    def of_rows(cls, frame: pl.DataFrame, load: Indices) -> "Twins":
-        return cls(frame.select("source_file", *_ORDER).with_columns(_load=pl.Series(load)))
+    @cached_property
+    def _told_by(self) -> pl.DataFrame:
+        return self.rows.select(["source_file", *_ORDER]).with_columns(_load=pl.Series(self.load))
 
     def find(self, which: Indices, others: Indices) -> Indices:
         """The place of one of the ``others`` for each row of ``which``, at its schedule and load; each has one there.
@@ -42,11 +44,11 @@ class Twins:
         paired = wanted.with_columns(_rank=pl.when(pl.col("_last").is_not_null()).then("_rank")).join(
             there.select(*of, "_rank", _twin="_place"), on=[*of, "_rank"], how="left"
         )
-        found = np.full(self.rows.height, -1, np.intp)
+        found = np.full(len(self.rows), -1, np.intp)
         found[paired["_place"].to_numpy()] = paired["_twin"].fill_null(-1).to_numpy()
         return found[which]
 
     def _ranked(self, places: Indices, of: list[str]) -> pl.DataFrame:
         """Those rows with their places (``_place``) and their ranks from 0 among those that are alike (``_rank``)."""
-        ordered = self.rows[places].with_columns(_place=pl.Series(places)).sort(*of, *_ORDER)
+        ordered = self._told_by[places].with_columns(_place=pl.Series(places)).sort(*of, *_ORDER)
         return ordered.with_columns(_rank=pl.int_range(pl.len()).over(of))
