@@ -29,7 +29,7 @@ CARRYING = "Carrying points to agents"
 #: Agent points that are validated and written together.
 BATCH_ROWS = 100_000
 #: Serving points of one model that are prepared together, more of one GPU excepted.
-PREPARED_ROWS = 20_000
+PREPARED_ROWS = 40_000
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,9 @@ def synthesize_missing(
 
 def split_partitions(points: pl.DataFrame) -> list[Partition]:
     """The points by model, largest first."""
-    parts = points.partition_by("model", as_dict=True, maintain_order=True)
-    partitions = [Partition(str(key[0]), part) for key, part in parts.items()]
+    # one after the other: dividing all at once takes the memory of several copies
+    models = points["model"].unique(maintain_order=True)
+    partitions = [Partition(model, points.filter(pl.col("model") == model)) for model in models]
     return sorted(partitions, key=lambda partition: -partition.points.height)
 
 

@@ -101,6 +101,7 @@ def divide(prepared: stages.Prepared, previous: Previous | None, release: Releas
     points = stages.synthesize(prepared)
     partitions = stages.plan_partitions(points)
     synthesized = points.height - prepared.inputs.serving_points.height
+    del points  # gigabytes of them, of a large collection
     return stages.divide(prepared, partitions, previous, release), synthesized
 
 

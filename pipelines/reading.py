@@ -1,8 +1,11 @@
 """The first stage: input files to serving points, with the account of every file and row."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 import polars as pl
 
@@ -16,6 +19,8 @@ from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, Reading
 from transforms.superseding import rerun_columns, superseded
 
+#: Files that are read at a time.
+READING_THREADS = 2
 #: A sentence with a list of columns has a tenth of that; what is longer quotes the file.
 MAX_REASON_CHARACTERS = 10_000
 
@@ -40,7 +45,7 @@ class FileAccount:
 
 @dataclass(frozen=True)
 class FileOutcome:
-    """One file's account before reruns are told apart, and its rows by table."""
+    """One file's account, and its rows by table; reruns, and at first repeats, are not told apart yet."""
 
     account: FileAccount
     points: pl.DataFrame
@@ -77,7 +82,7 @@ def read_inputs(
     on_file: Callable[[str], None] = lambda shown: None,
     keep_points: bool = True,
 ) -> Inputs:
-    """Reads and judges the files one at a time.
+    """Reads and judges the files, a few at a time.
 
     A row that an earlier one says word for word is dropped; a run that a later one of the same
     configuration replaces is dropped too, in whatever order they are read. Without ``keep_points`` the
@@ -97,7 +102,9 @@ def read_inputs(
             agentic.append(outcome.agentic)
     replaced = superseded(pl.concat([rerun_columns(empty_frame("serving_points")), *reruns]))
     kept = pl.concat([empty_frame("serving_points"), *points])
-    kept = kept.join(replaced.select("point_id"), on="point_id", how="anti", maintain_order="left")
+    points.clear()
+    if replaced.height:
+        kept = kept.join(replaced.select("point_id"), on="point_id", how="anti", maintain_order="left")
     counts = dict(replaced.group_by("source_file").len().iter_rows())
     return Inputs(
         conform(kept, "serving_points"),
@@ -122,30 +129,47 @@ def judged_files(
 ) -> Iterator[FileOutcome]:
     """What each file says, in the order given; rows that an earlier file says too are counted and dropped."""
     seen: set[str] = set()
-    none = empty_frame("serving_points"), empty_frame("measured_agentic"), empty_frame("quarantine")
-    for found in files:
-        on_file(found.shown)
-        sha256 = ""
-        try:
-            file = open_file(found)
-            sha256 = file.sha256
-            reading = read_file(file)
-        except FileRejectedError as rejected:
-            reason = str(rejected)
-            reason = reason if len(reason) <= MAX_REASON_CHARACTERS else f"{reason[:MAX_REASON_CHARACTERS]}..."
-            yield FileOutcome(FileAccount(found.shown, sha256, None, None, None, rejected_reason=reason), *none)
-            continue
-        moment = file.sidecar.measured_at if file.sidecar else None
-        good, bad = judge_rows(_dated(reading.rows, moment), found.shown, reading.tool_version, hardware, models)
-        runs = none[1]
-        if reading.agentic is not None:
-            dated = _dated(reading.agentic, moment)
-            runs, bad_runs = judge_agentic(dated, found.shown, reading.tool_version, hardware, models)
-            bad = pl.concat([bad, bad_runs])
-        new, new_runs = new_points(good, seen), new_points(runs, seen)
-        accepted = new.height + new_runs.height
-        duplicate = good.height + runs.height - accepted
-        yield FileOutcome(_account(found.shown, sha256, reading, accepted, duplicate, bad), new, new_runs, bad)
+    for outcome in _ahead(files, partial(_judged, hardware=hardware, models=models)):
+        on_file(outcome.account.path)
+        points, runs = new_points(outcome.points, seen), new_points(outcome.agentic, seen)
+        accepted = points.height + runs.height
+        duplicate = outcome.points.height + outcome.agentic.height - accepted
+        account = replace(outcome.account, rows_accepted=accepted, rows_duplicate=duplicate)
+        yield FileOutcome(account, points, runs, outcome.quarantine)
+
+
+def _ahead(files: Iterable[FoundFile], judge: Callable[[FoundFile], FileOutcome]) -> Iterator[FileOutcome]:
+    """The outcomes in the order of the files, some of which are read while earlier ones are taken."""
+    waiting: deque[Future[FileOutcome]] = deque()
+    with ThreadPoolExecutor(READING_THREADS) as threads:
+        for found in files:
+            waiting.append(threads.submit(judge, found))
+            if len(waiting) > READING_THREADS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _judged(found: FoundFile, hardware: HardwareCatalogue, models: ModelCatalogue) -> FileOutcome:
+    """What one file says by itself."""
+    runs = empty_frame("measured_agentic")
+    sha256 = ""
+    try:
+        file = open_file(found)
+        sha256 = file.sha256
+        reading = read_file(file)
+    except FileRejectedError as rejected:
+        reason = str(rejected)
+        reason = reason if len(reason) <= MAX_REASON_CHARACTERS else f"{reason[:MAX_REASON_CHARACTERS]}..."
+        account = FileAccount(found.shown, sha256, None, None, None, rejected_reason=reason)
+        return FileOutcome(account, empty_frame("serving_points"), runs, empty_frame("quarantine"))
+    moment = file.sidecar.measured_at if file.sidecar else None
+    good, bad = judge_rows(_dated(reading.rows, moment), found.shown, reading.tool_version, hardware, models)
+    if reading.agentic is not None:
+        dated = _dated(reading.agentic, moment)
+        runs, bad_runs = judge_agentic(dated, found.shown, reading.tool_version, hardware, models)
+        bad = pl.concat([bad, bad_runs])
+    return FileOutcome(_account(found.shown, sha256, reading, bad), good, runs, bad)
 
 
 def _dated(rows: pl.DataFrame, moment: datetime | None) -> pl.DataFrame:
@@ -155,9 +179,7 @@ def _dated(rows: pl.DataFrame, moment: datetime | None) -> pl.DataFrame:
     return rows.with_columns(pl.col("measured_at").fill_null(as_text(moment)))
 
 
-def _account(
-    shown: str, sha256: str, reading: Reading, accepted: int, duplicate: int, bad: pl.DataFrame
-) -> FileAccount:
+def _account(shown: str, sha256: str, reading: Reading, bad: pl.DataFrame) -> FileAccount:
     reasons = dict(bad.group_by("reason", maintain_order=True).len().iter_rows())
     return FileAccount(
         path=shown,
@@ -166,8 +188,6 @@ def _account(
         tool=reading.tool,
         tool_version=reading.tool_version,
         rows_read=reading.rows_read,
-        rows_accepted=accepted,
-        rows_duplicate=duplicate,
         rows_quarantined=bad.height,
         quarantined=reasons,
     )

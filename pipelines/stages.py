@@ -184,6 +184,9 @@ def divide(
 
     ``prepared`` lets go of the serving points then: a large collection of them takes gigabytes.
     """
+    # whoever computes reads them from the release; in memory one of each GPU and model is left for the summary
+    read = prepared.inputs.serving_points.unique(["hardware", "model"], keep="first", maintain_order=True)
+    prepared.inputs = replace(prepared.inputs, serving_points=read.rechunk())
     every_point = pl.concat([partition.points for partition in partitions])
     write_dimensions(every_point, prepared.hardware, prepared.models, prepared.scenarios, release)
     hasher = PartitionHasher(prepared.hardware, prepared.models, prepared.scenarios, prepared.options.mapping)
@@ -202,9 +205,6 @@ def divide(
         wanted = {key: sha256 for key, sha256 in missing.items() if key.scenario is not None}
         if wanted:
             jobs.append(Job(partition.model, wanted))
-    # whoever computes reads them from the release; in memory one of each GPU and model is left for the summary
-    read = prepared.inputs.serving_points.unique(["hardware", "model"], keep="first", maintain_order=True)
-    prepared.inputs = replace(prepared.inputs, serving_points=read.rechunk())
     progress().start(CARRYING, len(jobs))
     return Division(kept, jobs, damaged)
 

@@ -4,6 +4,7 @@ AIConfigurator prints three decimals: a figure of a few hundredths is off by per
 the tolerance where such a figure can stand.
 """
 
+from functools import cache
 from typing import Final
 
 import polars as pl
@@ -46,9 +47,10 @@ _REALS: Final = tuple(name for name, dtype in ROW_SCHEMA.items() if dtype == pl.
 _WHOLE: Final = ("isl_tokens", "osl_tokens", "concurrency_reported")
 
 
-def row_rules() -> list[Rule]:
+@cache
+def row_rules() -> tuple[Rule, ...]:
     """The rules in the order in which they are tried."""
-    return [*_presence_rules(), *_value_rules(), *_identity_rules()]
+    return (*_presence_rules(), *_value_rules(), *_identity_rules())
 
 
 def _presence_rules() -> list[Rule]:

@@ -41,9 +41,9 @@ def operating_points(agent_points: pl.DataFrame, setting: Setting, lookups: Look
     if scenario.sessions is None or scenario.gpus is None or agent_points.is_empty():
         return empty_frame("operating_points")
     curves = lookups.add_to(_curves(agent_points, scenario.sessions, scenario.gpus))
-    rows = agent_points.filter(~pl.col("interpolated"))
-    if evicts(scenario, setting.options):
-        rows = lookups.add_to(rows)  # all are moved to other hit rates
+    rows = agent_points
+    if evicts(scenario, setting.options):  # all rows of tables are moved to other hit rates
+        rows = lookups.add_to(rows.filter(~pl.col("interpolated")))
     fuller, cold = _solve(curves, rows, "_share_high", setting)
     even = (curves["_share_high"] == curves["_share_low"]).all()
     emptier = fuller if even else _solve(curves, rows, "_share_low", setting)[0]
@@ -211,8 +211,9 @@ def _brackets(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     c = pl.col
     wanted = curves.select(SCHEDULE_ID, "_wanted").with_row_index("_order")
     b = loop.in_flight_per_station(c("serving_requests_per_s"), c("turn_latency_ms") / 1e3, stations())
-    loads = rows.select(SCHEDULE_ID, "batch_per_rank", "sessions", _b=b, _row=pl.int_range(pl.len()))
-    loads = loads.sort(SCHEDULE_ID, "batch_per_rank", "sessions").with_columns(
+    loads = rows.select(SCHEDULE_ID, "batch_per_rank", "sessions", "interpolated", _b=b, _row=pl.int_range(pl.len()))
+    loads = loads.filter(~c("interpolated")).drop("interpolated").sort(SCHEDULE_ID, "batch_per_rank", "sessions")
+    loads = loads.with_columns(
         _first=(c(SCHEDULE_ID) != c(SCHEDULE_ID).shift(1)).fill_null(True),
         _last=(c(SCHEDULE_ID) != c(SCHEDULE_ID).shift(-1)).fill_null(True),
     )
