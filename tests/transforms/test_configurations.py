@@ -5,7 +5,14 @@ import pytest
 
 from schemas.frames import conform
 from tests.transforms.factory import MIXED_BACKENDS, shipped_points
-from transforms.configurations import DEPLOYMENT, configuration_ids, deployments
+from transforms.configurations import (
+    CURVE_ID,
+    DEPLOYMENT,
+    configuration_ids,
+    deployments,
+    in_curve_order,
+    number_configurations,
+)
 
 POINTS = shipped_points(MIXED_BACKENDS)
 AGG = POINTS.filter(pl.col("serving_mode") == "agg").head(1)
@@ -76,3 +83,23 @@ def test_two_pools_in_words() -> None:
     assert words(DISAGG, **shape) == "2 x prefill TP4 + 1 x decode TP8, fp8, KV fp8, trtllm 1.2.0"
     wide = {**shape, "decode_tp": 1, "decode_dp": 8, "decode_moe_ep": 8, "decode_pp": 2}
     assert words(DISAGG, **wide) == "2 x prefill TP4 + 1 x decode TP1 PP2 DP8 EP8, fp8, KV fp8, trtllm 1.2.0"
+
+
+def test_in_the_order_of_curves_each_curve_stands_together_and_its_load_rises() -> None:
+    ordered = in_curve_order(POINTS.sample(fraction=1.0, shuffle=True, seed=5))
+    assert ordered.sort("point_id").equals(POINTS.sort("point_id"))
+    numbered = number_configurations(ordered)
+    curve, batch = numbered[CURVE_ID], numbered["batch_per_rank"].fill_null(-1.0)
+    assert curve.is_sorted()
+    assert numbered.select((batch.diff() >= 0) | (curve.diff() > 0)).to_series().drop_nulls().all()
+    assert in_curve_order(ordered).equals(ordered)
+
+
+def test_numbers_do_not_depend_on_the_order() -> None:
+    """Rows of a curve apart from each other, NULLs among what tells them apart."""
+    rows = pl.concat([AGG, DISAGG, one(AGG, tp=None), one(AGG, isl_tokens=77), DISAGG, AGG, one(AGG, tp=None)])
+    numbers = number_configurations(rows)
+    assert numbers[CURVE_ID].to_list() == [3, 4, 1, 2, 4, 3, 1]
+    assert numbers["_configuration"].to_list() == [2, 3, 1, 2, 3, 2, 1]
+    assert number_configurations(rows.reverse()).reverse().equals(numbers)
+    assert number_configurations(rows.clear()).is_empty()

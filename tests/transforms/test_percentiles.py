@@ -133,3 +133,6 @@ def test_a_row_that_does_not_tell_its_prefill_has_no_percentiles() -> None:
     found = add_percentiles(rows, 0.95, scenario_spread(scenario, spec, aggregated=True))["turn_latency_p90_ms"]
     assert np.isnan(found[0])
     assert found[1] > 0
+    nobody = rows.take(np.array([0, 0]))
+    alone = add_percentiles(nobody, 0.95, scenario_spread(scenario, spec, aggregated=True))
+    assert np.isnan(alone["task_time_p50_s"]).tolist() == [True, True]
