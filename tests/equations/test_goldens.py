@@ -303,7 +303,7 @@ class TestTransfer:
 
     def test_prefill(self) -> None:
         """f + (lin - f) * new'/new."""
-        assert transfer.moved_prefill_ms(100.0, 20.0, 4_000, 500) == 20 + 80 / 8
+        assert 20.0 + transfer.growth_ms_per_token(100.0, 20.0, 4_000) * 500 == 20 + 80 / 8
 
 
 class TestDisaggregation:

@@ -171,8 +171,7 @@ CASES = [
     Case(transfer.fixed_part_ms, {"linear_ms": MS, "weight_read_ms": [-1.0, 3, 30, 24, 60.1]}),
     Case(transfer.moved_decode_step_ms, {"t_dec_ms": MS, "kv_read_before_ms": OTHER_MS,
                                          "kv_read_after_ms": [0.1, 9, 9, 9, 0]}),
-    Case(transfer.moved_prefill_ms, {"linear_ms": MS, "fixed_ms": SHARE, "new_tokens_before": OSL,
-                                     "new_tokens_after": NEW}),
+    Case(transfer.growth_ms_per_token, {"linear_ms": MS, "fixed_ms": SHARE, "new_tokens": OSL}),
     *(
         Case(function, {"tokens": TOKENS, "bytes_per_element": [2.0, 1, 2, 1, 0.5625], **more},
              {"groups": GROUPS, **fixed})

@@ -1,6 +1,7 @@
 """Aggregated rows: engine steps moved to the agent's workload and put together again (MODEL 5.2)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +24,17 @@ from transforms.steps import Cycle, cycle_of, decode_iterations, decoding_beside
 
 
 @dataclass(frozen=True)
+class _Decoding:
+    """What rows do beside prefilling at one context and output: a cycle of their batch, a decode step, and who decodes
+    beside the prefills of a mixed step."""
+
+    cycle: Cycle
+    step_ms: Number
+    beside_prefill: Number
+    attention_beside_prefill_ms: Number
+
+
+@dataclass(frozen=True)
 class EngineSteps:
     """Rows with ``mixed_step_ms`` and ``decode_step_ms``, taken apart; all rows are of one model."""
 
@@ -30,6 +42,8 @@ class EngineSteps:
     rows: Rows
     spec: ModelSpec
     curves: LinearCurves
+
+    _known: dict[tuple[float, float], "_Decoding"] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def taken_apart(cls, rows: Rows, spec: ModelSpec) -> "EngineSteps":
@@ -52,29 +66,19 @@ class EngineSteps:
 
     def carry(self, workload: Workload) -> dict[str, Number]:
         """The same steps at the agent's workload, put together again: turn figures and ``serving_requests_per_s``."""
-        rows = self.rows
-        parts = StepParts(self.spec, rows, Gpu.of_rows(rows, "decode"))
-        batch, together, correction = (
-            rows[name] for name in ("batch_per_rank", "context_requests_per_step", "_read_correction")
-        )
-        cycle, beside = _cycle(rows, workload.output_tokens)
-        context, share = workload.decode_context_tokens, rows["_attention_share"]
-        t_dec = moved_decode_step_ms(
-            rows["decode_step_ms"],
-            correction * rows["_read_before"],
-            correction * parts.decode_attention_ms(batch, context),
-        )
+        rows, together = self.rows, self.rows["context_requests_per_step"]
+        decoding = self._decoding(workload.decode_context_tokens, workload.output_tokens)
+        cycle, t_dec = decoding.cycle, decoding.step_ms
 
         def prefill_ms(prefill: Prefill) -> Number:
             """Prefills of one mixed step."""
-            linear = self._linear_ms(together * prefill.new_tokens + beside)
-            return linear + share * parts.prefill_attention_ms(together, prefill.attention_flops)
+            linear = self._linear_ms(together * prefill.new_tokens + decoding.beside_prefill)
+            return linear + prefill.attention_flops * self._attention_ms_per_flop
 
         mean, first, last = workload.of_each_turn(prefill_ms)
-        mixed = mean + share * parts.decode_attention_ms(beside, context)
+        mixed = mean + decoding.attention_beside_prefill_ms
         # a mixed step decodes too: not below a decode step, unless the row's own is
-        is_longer = rows["mixed_step_ms"] >= rows["decode_step_ms"]
-        t_mix = where(is_longer, maximum(mixed, t_dec), mixed)
+        t_mix = where(self._mixed_is_longer, maximum(mixed, t_dec), mixed)
         ttft = steps.ttft(t_mix, cycle.queue_factor, cycle.dispatch_ms)
         tpot = steps.tpot(t_mix, t_dec, cycle.tpot_mixed, cycle.decode_only) / rows["accepted_tokens"]
         shortest = maximum(t_dec, 0.0)
@@ -91,11 +95,42 @@ class EngineSteps:
 
     def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
         """Of one of the prefills of a mixed step, between two of them."""
-        rows = self.rows
-        parts, together = StepParts(self.spec, rows, Gpu.of_rows(rows, "decode")), rows["context_requests_per_step"]
+        together = self.rows["context_requests_per_step"]
         less, more = (self._linear_ms(together * turn.new_tokens) for turn in (light, heavy))
         per_token = (more - less) / together / (heavy.new_tokens - light.new_tokens)
-        return per_token, rows["_attention_share"] * parts.prefill_attention_ms(1.0, 1.0)
+        return per_token, self._attention_ms_per_flop / together
+
+    def _decoding(self, context_tokens: float, output_tokens: float) -> "_Decoding":
+        """Turns decode alike, whether they hit or miss: the last answer is kept."""
+        key = context_tokens, output_tokens
+        known = self._known.get(key)
+        if known is None:
+            rows, parts, correction = self.rows, self._parts, self.rows["_read_correction"]
+            cycle, beside = _cycle(rows, output_tokens)
+            step_ms = moved_decode_step_ms(
+                rows["decode_step_ms"],
+                correction * rows["_read_before"],
+                correction * parts.decode_attention_ms(rows["batch_per_rank"], context_tokens),
+            )
+            attention = rows["_attention_share"] * parts.decode_attention_ms(beside, context_tokens)
+            known = _Decoding(cycle, step_ms, beside, attention)
+            self._known.clear()
+            self._known[key] = known
+        return known
+
+    @cached_property
+    def _parts(self) -> StepParts:
+        return StepParts(self.spec, self.rows, Gpu.of_rows(self.rows, "decode"))
+
+    @cached_property
+    def _attention_ms_per_flop(self) -> Number:
+        """Of the prefills of one mixed step, FLOPs being those of one of them."""
+        rows = self.rows
+        return rows["_attention_share"] * self._parts.prefill_attention_ms(rows["context_requests_per_step"], 1.0)
+
+    @cached_property
+    def _mixed_is_longer(self) -> Flags:
+        return np.asarray(self.rows["mixed_step_ms"] >= self.rows["decode_step_ms"])
 
     def _linear_ms(self, tokens: Number) -> Number:
         """Linear work of a step; the row's own distance from its configuration's curve is kept."""

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from transforms.agent_points.rows import Array, Flags, Indices
-from transforms.equations.transfer import fixed_part_ms, moved_prefill_ms
+from transforms.equations.transfer import fixed_part_ms, growth_ms_per_token
 from transforms.numbers import Number, maximum, where
 
 #: Two samples make a line if the higher has so many times the tokens of the lower.
@@ -20,16 +20,17 @@ FAR_APART = 1.2
 
 @dataclass(frozen=True)
 class LinearCurves:
-    """The curves of some deployments: their samples, one deployment's after the other's, in rising order of tokens.
+    """The curves of some deployments, each in straight pieces: below its first sample, between two, beyond its last.
 
-    ``first`` and ``count`` say where those of each row's deployment stand; a row without any has count 0.
+    ``ends_at_tokens``, ``intercept_ms`` and ``slope_ms``: of the pieces, a row for each deployment, as many columns as
+    the most pieces need, a power of two; what a deployment has fewer ends at infinity, its last piece too.
+    ``deployment``: the place of each row's. A deployment without samples has NaN.
     """
 
-    tokens: Array
-    ms: Array
-    fixed_ms: Array
-    first: Indices
-    count: Indices
+    ends_at_tokens: Array
+    intercept_ms: Array
+    slope_ms: Array
+    deployment: Indices
 
     @classmethod
     def of_rows(cls, rows: pl.DataFrame, of: str) -> "LinearCurves":
@@ -37,6 +38,7 @@ class LinearCurves:
 
         One sample for each deployment (column ``of``) and number of prompt tokens in a step.
         """
+        rows = rows.with_columns(pl.col(of).rank("dense").cast(pl.Int64) - 1)
         samples = (
             rows.filter(pl.col("_linear") > 0)
             .group_by(of, "_prompt_tokens", maintain_order=True)
@@ -50,44 +52,46 @@ class LinearCurves:
             .with_columns(pl.col("_ms").cum_max().over(of))
             .with_columns(_fixed=_fixed_at_sample(of))
         )
-        deployments = samples.select(of, _first=pl.int_range(pl.len())).group_by(of).agg(
-            pl.col("_first").min(), _count=pl.len().cast(pl.Int64)
-        )  # fmt: skip
-        places = rows.select(of).join(deployments, on=of, how="left", maintain_order="left").fill_null(0)
-        return cls(
-            *(samples[name].to_numpy() for name in ("_tokens", "_ms", "_fixed")),
-            *(places[name].to_numpy() for name in ("_first", "_count")),
-        )
+        deployment = rows[of].to_numpy()
+        figures = (samples[name].to_numpy() for name in (of, "_tokens", "_ms", "_fixed"))
+        return cls(*_pieces(int(deployment.max(initial=-1)) + 1, *figures), deployment)
 
     def take(self, which: Flags | Indices) -> "LinearCurves":
         """The curves of those rows."""
-        return LinearCurves(self.tokens, self.ms, self.fixed_ms, self.first[which], self.count[which])
+        return LinearCurves(self.ends_at_tokens, self.intercept_ms, self.slope_ms, self.deployment[which])
 
     def at(self, tokens: Array) -> Array:
         """The curve of each row's deployment at so many ``tokens`` of a step, in ms; NaN where it has no sample."""
-        if not len(self.tokens):
-            return np.full(len(self.first), np.nan)
-        below = self._samples_up_to(tokens)
-        low, high = self.first + below - 1, self.first + below
-        nearest = np.where(below > 0, low, self.first)
-        ms = moved_prefill_ms(self.ms[nearest], self.fixed_ms[nearest], self.tokens[nearest], tokens)
-        between = np.flatnonzero((below > 0) & (below < self.count))
-        if len(between):
-            low, high, tokens = low[between], high[between], tokens[between]
-            share = (tokens - self.tokens[low]) / (self.tokens[high] - self.tokens[low])
-            ms[between] = self.ms[low] + share * (self.ms[high] - self.ms[low])
-        return np.where(self.count > 0, ms, np.nan)
+        width = self.ends_at_tokens.shape[1]
+        ends, intercept, slope = (each.ravel() for each in (self.ends_at_tokens, self.intercept_ms, self.slope_ms))
+        piece = self.deployment * width
+        half = width // 2
+        while half:  # the first piece that ends beyond the tokens
+            piece += half * (ends[piece + (half - 1)] <= tokens)
+            half //= 2
+        return np.asarray(intercept[piece] + slope[piece] * tokens)
 
-    def _samples_up_to(self, tokens: Array) -> Indices:
-        """How many samples of each row's deployment have at most so many tokens, by halving."""
-        held, rest = np.zeros_like(self.count), self.count.copy()
-        for _ in range(int(self.count.max(initial=0)).bit_length()):
-            half = (rest + 1) // 2
-            sample = np.minimum(self.first + held + half - 1, len(self.tokens) - 1)
-            fits = (rest > 0) & (self.tokens[sample] <= tokens)
-            held = np.where(fits, held + half, held)
-            rest = np.where(fits, rest - half, np.where(rest > 0, half - 1, 0))
-        return held
+
+def _pieces(
+    deployments: int, deployment: Indices, tokens: Array, ms: Array, fixed_ms: Array
+) -> tuple[Array, Array, Array]:
+    """End, intercept and slope of the pieces that samples make, those of a deployment in the order of their tokens."""
+    counts = np.bincount(deployment, minlength=deployments)
+    width = 1 << int(counts.max(initial=0)).bit_length()
+    ends = np.full((deployments, width), np.inf)
+    intercept, slope = np.full((2, deployments, width), np.nan)
+    number = np.arange(len(tokens)) - (np.cumsum(counts) - counts)[deployment]
+    ends[deployment, number] = tokens
+    growth = growth_ms_per_token(ms, fixed_ms, tokens)
+    for sample, piece in ((np.flatnonzero(number == 0), 0), (np.flatnonzero(number == counts[deployment] - 1), 1)):
+        of_piece = deployment[sample], number[sample] + piece
+        intercept[of_piece], slope[of_piece] = fixed_ms[sample], growth[sample]
+    high = np.flatnonzero(number > 0)
+    low, apart = high - 1, tokens[high] - tokens[high - 1]
+    between = np.divide(ms[high] - ms[low], apart, out=np.zeros(len(high)), where=apart > 0)
+    of_piece = deployment[high], number[high]
+    intercept[of_piece], slope[of_piece] = ms[low] - between * tokens[low], between
+    return ends, intercept, slope
 
 
 def moved_linear_ms(linear_ms: Number, curve_before_ms: Number, curve_after_ms: Number) -> Number:

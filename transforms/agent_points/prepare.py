@@ -79,10 +79,10 @@ class Part:
         if which.all():
             return self
         key = np.packbits(which).tobytes()
-        if key not in self._chosen:
-            self._chosen.clear()
+        chosen = self._chosen.get(key)
+        if chosen is None:
             place = np.cumsum(which) - 1
-            self._chosen[key] = Part(
+            chosen = Part(
                 self.mode,
                 self.roofline,
                 rows := self.rows.take(which),
@@ -90,7 +90,9 @@ class Part:
                 self.alternatives,
                 [(carrier.take(which[places]), place[places[which[places]]]) for carrier, places in self.carriers],
             )
-        return self._chosen[key]
+            self._chosen.clear()
+            self._chosen[key] = chosen
+        return chosen
 
 
 @dataclass(frozen=True)

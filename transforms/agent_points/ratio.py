@@ -45,10 +45,11 @@ class RatioRows:
             return self._ttft_ms_per_token * prefill.new_tokens
 
         context = workload.decode_context_tokens
-        if context not in self._known:  # hits and misses decode alike: the last answer is kept
+        tpot = self._known.get(context)
+        if tpot is None:  # hits and misses decode alike: the last answer is kept
+            tpot = self._tpot_over_roofline * self._tpot_s(context)
             self._known.clear()
-            self._known[context] = self._tpot_over_roofline * self._tpot_s(context)
-        tpot = self._known[context]
+            self._known[context] = tpot
         mean, first, last = workload.of_each_turn(ttft)
         turn = turn_figures(mean, first, last, tpot, workload.output_tokens)
         rate = rows["row_requests_per_s"] * rows["row_latency_ms"] / turn["turn_latency_ms"]

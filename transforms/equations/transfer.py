@@ -95,8 +95,7 @@ def priced_share(step_ms: Number, priced_ms: Number) -> Number:
     return minimum(1.0, step_ms / maximum(priced_ms, 1e-12))
 
 
-def moved_prefill_ms(
-    linear_ms: Number, fixed_ms: Number, new_tokens_before: Number, new_tokens_after: Number
-) -> Number:
-    """The linear part of a prefill at another number of new tokens: ``f + (lin - f) * new'/new``."""
-    return fixed_ms + (linear_ms - fixed_ms) * new_tokens_after / new_tokens_before
+def growth_ms_per_token(linear_ms: Number, fixed_ms: Number, new_tokens: Number) -> Number:
+    """What the linear part of a prefill grows by with a token: at another number of them it is ``f + (lin - f) *
+    new'/new``."""
+    return (linear_ms - fixed_ms) / new_tokens
