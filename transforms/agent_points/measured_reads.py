@@ -17,11 +17,16 @@ def read_corrections(rows: pl.DataFrame, of: str) -> Array:
     ``_context``, over what physics says (``_read_before``). All loads count at once, so that long reads weigh most.
     """
     c = pl.col
-    shortest, longest = c("_context") == c("_context").min(), c("_context") == c("_context").max()
-    at_load = rows.group_by(of, "batch_per_rank", maintain_order=True).agg(
-        _ratio=c("_context").max() / c("_context").min(),
-        _measured=c("_t_decode").filter(longest).mean() - c("_t_decode").filter(shortest).mean(),
-        _priced=c("_read_before").filter(longest).mean() - c("_read_before").filter(shortest).mean(),
+    load = of, "batch_per_rank"
+    at_context = rows.group_by(*load, "_context", maintain_order=True).agg(c("_t_decode", "_read_before").mean())
+    at_load = (
+        at_context.sort("_context", maintain_order=True)
+        .group_by(load, maintain_order=True)
+        .agg(
+            _ratio=c("_context").last() / c("_context").first(),
+            _measured=c("_t_decode").last() - c("_t_decode").first(),
+            _priced=c("_read_before").last() - c("_read_before").first(),
+        )
     )
     corrections = (
         at_load.filter(c("_ratio") >= FAR_APART)
