@@ -1,0 +1,113 @@
+"""Percentiles of rows: of blocks, of a frame's columns, of one row."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pandas
+
+from tests.bench.references.figures import Array, Figures
+from transforms.spread.forms import Nodes
+from transforms.spread.work import ScenarioNodes
+
+#: Cells of a direction's unit, as the percentiles of the mapping have them.
+_CELLS: Final = 12
+_STEPS: Final = 2 * _CELLS + 1
+
+
+class FusedSpread:
+    """Percentiles of blocks of rows from a scenario's nodes; what a cell is multiplied by is looked up once."""
+
+    def __init__(self, nodes: ScenarioNodes) -> None:
+        self._nodes = nodes
+        self._tables: dict[int, tuple[Array, Array]] = {}
+
+    def add(self, y: Figures, ms_a_token: Array, ms_a_flop: Array) -> None:
+        """The percentiles of rows with turn figures."""
+        nodes, tpot = self._nodes, y["tpot_ms"]
+        means = nodes.turns.means
+        rest = y["turn_latency_ms"] - ms_a_token * means[1]
+        rest -= ms_a_flop * means[2]
+        rest -= tpot * means[3]
+        forms = [rest, ms_a_token, ms_a_flop, tpot]
+        names = [f"turn_latency_{share}_ms" for share in ("p50", "p90", "p99")]
+        self._put([y[name] for name in names], nodes.turns, forms, (0.5, 0.9, 0.99))
+        tasks = [y[f"task_time_{share}_s"] for share in ("p50", "p90", "p99")]
+        self._put(tasks, nodes.tasks, [*forms, np.array(1e3)], (0.5, 0.9, 0.99))
+        for values in tasks:
+            values *= 1e-3
+        slowest = y["e2e_tokens_per_s_per_user_p90"]
+        self._put([slowest], nodes.per_token, forms, (0.9,))
+        np.divide(1e3, slowest, out=slowest)
+
+    def _put(self, out: list[Array], nodes: Nodes, forms: list[Array], shares: tuple[float, ...]) -> None:
+        varying = np.flatnonzero(nodes.deviations).tolist()
+        cells = self._cells(nodes, [forms[q] * nodes.deviations[q] for q in varying], shares)
+        base: Array | float = 0.0
+        for quantity, form in enumerate(forms):
+            if quantity not in varying:
+                base = base + form * nodes.means[quantity]
+        for number, values in enumerate(out):
+            values[:] = base
+            for quantity in varying:
+                values += forms[quantity] * cells(quantity, number)
+            if number:
+                np.maximum(values, out[number - 1], out=values)
+
+    def _cells(self, nodes: Nodes, amounts: list[Array], shares: tuple[float, ...]) -> Callable[[int, int], Array]:
+        """What rows of these directions are multiplied by, for a quantity and a share."""
+        if not amounts:
+            raise ValueError("nothing varies in this scenario")
+        total = np.abs(amounts[0])
+        for amount in amounts[1:]:
+            total += np.abs(amount)
+        np.divide(_CELLS, total, out=total)
+        key = np.zeros(len(total), np.int64)
+        for amount in reversed(amounts):
+            key *= _STEPS
+            step = amount * total
+            key += np.rint(step, out=step).astype(np.int64)
+            key += _CELLS
+        taken = np.unique(key) if (key != key[0]).any() else key[:1]
+        factors = [nodes.factors(number, shares) for number in taken.tolist()]
+        if len(taken) == 1:
+            return lambda quantity, share: factors[0][quantity, share]
+        table, place = np.stack(factors), np.searchsorted(taken, key)
+        return lambda quantity, share: table[place, quantity, share]
+
+
+def spread_of_columns(nodes: Nodes, forms: list[Any], shares: tuple[float, ...]) -> list[Any]:
+    """Percentiles of the forms of a frame's rows, cell by cell."""
+    steps = _steps_of([form.abs() for form in forms], forms, nodes)
+    key = sum((step.round() + _CELLS) * _STEPS**place for place, step in enumerate(steps))
+    frame = pandas.concat(forms, axis=1, keys=range(len(forms)))
+    parts = []
+    for cell, rows in frame.groupby(key):
+        parts.append(pandas.DataFrame(rows.to_numpy() @ nodes.factors(int(cell), shares), index=rows.index))
+    found = pandas.concat(parts).sort_index().cummax(axis=1)
+    return [found[place] for place in found]
+
+
+def spread_of_point(nodes: Nodes, forms: list[float], shares: tuple[float, ...]) -> list[float]:
+    steps = _steps_of([abs(form) for form in forms], forms, nodes)
+    key = sum((round(step) + _CELLS) * _STEPS**place for place, step in enumerate(steps))
+    factors = _factors_of_cell(nodes, key, shares)
+    found = [sum(form * factor for form, factor in zip(forms, of_share, strict=True)) for of_share in factors]
+    return [max(found[: place + 1]) for place in range(len(found))]
+
+
+_OF_CELL: dict[tuple[int, int, tuple[float, ...]], list[list[float]]] = {}
+
+
+def _factors_of_cell(nodes: Nodes, key: int, shares: tuple[float, ...]) -> list[list[float]]:
+    if (id(nodes), key, shares) not in _OF_CELL:
+        _OF_CELL[id(nodes), key, shares] = nodes.factors(key, shares).T.tolist()
+    return _OF_CELL[id(nodes), key, shares]
+
+
+def _steps_of(sizes: list[Any], forms: list[Any], nodes: Nodes) -> list[Any]:
+    """Where in a cell's units the direction of forms points, in each quantity that varies."""
+    deviations = nodes.deviations
+    varying = [quantity for quantity in range(len(forms)) if deviations[quantity] > 0]
+    total = sum(sizes[quantity] * deviations[quantity] for quantity in varying)
+    return [forms[quantity] * deviations[quantity] * _CELLS / total for quantity in varying]
