@@ -81,8 +81,8 @@ def synthesize_missing(
 def split_partitions(points: pl.DataFrame) -> list[Partition]:
     """The points by model, largest first."""
     # one after the other: dividing all at once takes the memory of several copies
-    models = points["model"].unique(maintain_order=True)
-    partitions = [Partition(model, points.filter(pl.col("model") == model)) for model in models]
+    rows = points.select("model", _row=pl.int_range(pl.len())).group_by("model", maintain_order=True).agg("_row")
+    partitions = [Partition(model, points[of_model]) for model, of_model in zip(*rows, strict=True)]
     return sorted(partitions, key=lambda partition: -partition.points.height)
 
 
