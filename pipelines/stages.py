@@ -185,8 +185,8 @@ def divide(
     ``prepared`` lets go of the serving points then: a large collection of them takes gigabytes.
     """
     # whoever computes reads them from the release; in memory one of each GPU and model is left for the summary
-    read = prepared.inputs.serving_points.unique(["hardware", "model"], keep="first", maintain_order=True)
-    prepared.inputs = replace(prepared.inputs, serving_points=read.rechunk())
+    one_of_each = prepared.inputs.serving_points.filter(pl.struct("hardware", "model").is_first_distinct()).rechunk()
+    prepared.inputs = replace(prepared.inputs, serving_points=one_of_each)
     every_point = pl.concat([partition.points for partition in partitions])
     write_dimensions(every_point, prepared.hardware, prepared.models, prepared.scenarios, release)
     hasher = PartitionHasher(prepared.hardware, prepared.models, prepared.scenarios, prepared.options.mapping)

@@ -100,7 +100,7 @@ def configuration_ids(points: pl.DataFrame) -> pl.Series:
 def deployments(points: pl.DataFrame) -> pl.DataFrame:
     """The rows of the table ``dim_configuration`` for these serving points."""
     columns = [name for name in TABLES["dim_configuration"].field_names if name != "configuration"]
-    one_of_each = points.select(columns).unique("configuration_id", keep="any").sort("configuration_id")
+    one_of_each = points.filter(pl.col("configuration_id").is_first_distinct()).select(columns).sort("configuration_id")
     return one_of_each.with_columns(configuration=_label())
 
 
