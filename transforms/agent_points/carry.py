@@ -49,7 +49,7 @@ def carry_prepared(prepared: PreparedPoints, setting: Setting) -> pl.DataFrame:
     """As ``carry_points``, of points that may be carried to several scenarios."""
     with np.errstate(all="ignore"):  # what a row does not say, and what follows from it, is NaN here, then NULL
         carried = [frame for part in prepared.parts for frame in _carry_part(part, setting)]
-    return _with_scenario(pl.concat(carried), setting)
+    return pl.concat(carried)
 
 
 def _carry_part(part: Part, setting: Setting) -> list[pl.DataFrame]:
@@ -65,11 +65,11 @@ def _carry_part(part: Part, setting: Setting) -> list[pl.DataFrame]:
     rows = add_evidence(rows, scenario, part.mode, roofline, is_latent)
     judged = judge_rows(rows, setting, aggregated=part.aggregated)
     at_wall = wall_points(judged, chosen.curves, scenario, options.closed_loop)
-    points = [_to_frame(name_curve_limits(judged, chosen.curves))]
+    points = [_to_frame(name_curve_limits(judged, chosen.curves), setting)]
     if len(at_wall):
         at_wall = judge_rows(at_wall.with_figures(interpolated=True), setting, aggregated=part.aggregated)
         points.append(
-            _to_frame(at_wall).with_columns(
+            _to_frame(at_wall, setting).with_columns(
                 point_id=pl.col("point_id") + "-wall",
                 concurrency_reported=pl.lit(None, pl.Float64),
                 batch_per_rank=pl.lit(None, pl.Float64),
@@ -78,9 +78,19 @@ def _carry_part(part: Part, setting: Setting) -> list[pl.DataFrame]:
     return points
 
 
-def _to_frame(points: Rows) -> pl.DataFrame:
-    """The points without the private figures that are found anew for every load (``judge_rows``)."""
-    return points.without_figures((*POOL_FIGURES, "_parked_limit")).to_frame()
+def _to_frame(points: Rows, setting: Setting) -> pl.DataFrame:
+    """The points with what the scenario is, without the private figures that are found anew for every load
+    (``judge_rows``)."""
+    scenario = setting.scenario
+    of_scenario = {
+        "scenario": scenario.slug,
+        "scenario_name": scenario.name,
+        "cache_model": "lru" if evicts(scenario, setting.options) else scenario.cache.model,
+        "mean_context_tokens": scenario.mean_context_tokens,
+        "peak_context_tokens": scenario.peak_context_tokens,
+        "kv_layout": setting.options.kv_layout,
+    }
+    return points.without_figures((*POOL_FIGURES, "_parked_limit")).with_figures(of_scenario).to_frame()
 
 
 def judge_rows(rows: Rows, setting: Setting, *, aggregated: bool) -> Rows:
@@ -92,15 +102,3 @@ def judge_rows(rows: Rows, setting: Setting, *, aggregated: bool) -> Rows:
     rows = add_mix(rows, scenario, spec, aggregated=aggregated)
     rows = add_capacity(rows, scenario, spec, options, aggregated=aggregated)
     return add_cost(judge_points(rows, scenario, spec, options))
-
-
-def _with_scenario(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
-    scenario = setting.scenario
-    return points.with_columns(
-        scenario=pl.lit(scenario.slug),
-        scenario_name=pl.lit(scenario.name),
-        cache_model=pl.lit("lru" if evicts(scenario, setting.options) else scenario.cache.model),
-        mean_context_tokens=pl.lit(scenario.mean_context_tokens),
-        peak_context_tokens=pl.lit(scenario.peak_context_tokens),
-        kv_layout=pl.lit(setting.options.kv_layout),
-    )

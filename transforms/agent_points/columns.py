@@ -41,12 +41,13 @@ def turn_figures(
 ) -> dict[str, Number]:
     """TTFT, TPOT and the latencies of the mean, first and last turn, in ms: R = TTFT + TPOT * (OSL - 1)."""
     decode = tpot * (output_tokens - 1.0)
+    latency = mean_ttft + decode
     return {
         "ttft_ms": mean_ttft,
         "tpot_ms": tpot,
-        "turn_latency_ms": mean_ttft + decode,
-        "first_turn_latency_ms": first_ttft + decode,
-        "last_turn_latency_ms": last_ttft + decode,
+        "turn_latency_ms": latency,
+        "first_turn_latency_ms": latency if first_ttft is mean_ttft else first_ttft + decode,
+        "last_turn_latency_ms": latency if last_ttft is mean_ttft else last_ttft + decode,
     }
 
 
