@@ -1,4 +1,4 @@
-"""Finds the input files and reads them, one at a time: bytes in, rows of the common shape out."""
+"""Finds the input files and reads them, each by itself: bytes in, rows of the common shape out."""
 
 import gzip
 import hashlib

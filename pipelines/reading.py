@@ -19,7 +19,7 @@ from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, Reading
 from transforms.superseding import rerun_columns, superseded
 
-#: Files that are read at a time.
+#: Files that are read at a time; each may take the memory that the limits on one file allow.
 READING_THREADS = 2
 #: A sentence with a list of columns has a tenth of that; what is longer quotes the file.
 MAX_REASON_CHARACTERS = 10_000
@@ -139,15 +139,18 @@ def judged_files(
 
 
 def _ahead(files: Iterable[FoundFile], judge: Callable[[FoundFile], FileOutcome]) -> Iterator[FileOutcome]:
-    """The outcomes in the order of the files, some of which are read while earlier ones are taken."""
+    """The outcomes in the order of the files, the next of which are read meanwhile; no more are kept than are read."""
     waiting: deque[Future[FileOutcome]] = deque()
-    with ThreadPoolExecutor(READING_THREADS) as threads:
+    threads = ThreadPoolExecutor(READING_THREADS)
+    try:
         for found in files:
             waiting.append(threads.submit(judge, found))
-            if len(waiting) > READING_THREADS:
+            if len(waiting) == READING_THREADS:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:
+        threads.shutdown(cancel_futures=True)
 
 
 def _judged(found: FoundFile, hardware: HardwareCatalogue, models: ModelCatalogue) -> FileOutcome:

@@ -54,6 +54,11 @@ def number_configurations(points: pl.DataFrame) -> pl.DataFrame:
     return points.with_columns(pl.Series(name, np.repeat(of_run[name].to_numpy(), lengths)) for name in _NUMBERS)
 
 
+def roofline_preset() -> pl.Expr:
+    """The preset that a row was made by, ``_preset``; NULL of a table's row."""
+    return pl.when(pl.col("source") == "roofline").then("backend_version").alias("_preset")
+
+
 def in_curve_order(points: pl.DataFrame) -> pl.DataFrame:
     """The points curve after curve, each in the order of its batches: so they are numbered and carried fastest."""
     numbers = number_configurations(points).select(CURVE_ID, "batch_per_rank")
@@ -72,9 +77,8 @@ def _numbered(keys: pl.DataFrame, telling: list[str]) -> pl.DataFrame:
     # sorting the few curves that there are is cheaper than sorting all rows
     curves = keys.unique(telling, keep="any")
     of_configuration = [name for name in CONFIGURATION if name in telling]
-    preset = pl.when(pl.col("source") == "roofline").then("backend_version")
     ranked: dict[str, tuple[str | pl.Expr, ...]] = {
-        CONFIGURATION_ID: ("hardware", "serving_mode", preset.alias("_preset"), *of_configuration),
+        CONFIGURATION_ID: ("hardware", "serving_mode", roofline_preset(), *of_configuration),
         SCHEDULE_ID: (CONFIGURATION_ID, "context_requests_per_step"),
         CURVE_ID: (SCHEDULE_ID, "_isl", "_osl", "prefix_tokens"),
     }

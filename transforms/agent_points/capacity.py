@@ -3,7 +3,8 @@
 Two limits: the sessions whose KV is parked somewhere (``_parked_limit``), and the requests in flight
 whose KV lies on the GPUs that decode (``_in_flight_slots``). Which memory is which follows from the
 serving mode and from what becomes of the KV of a pausing session (``idle_kv``); where memory evicts it, only
-what is in flight must fit.
+what is in flight must fit. A configuration's memory is the same at any load, but for a mix, whose sessions
+change with it.
 """
 
 from collections.abc import Mapping

@@ -23,8 +23,9 @@ class LinearCurves:
     """The curves of some deployments, each in straight pieces: below its first sample, between two, beyond its last.
 
     ``ends_at_tokens``, ``intercept_ms`` and ``slope_ms``: of the pieces, a row for each deployment, as many columns as
-    the most pieces need, a power of two; what a deployment has fewer ends at infinity, its last piece too.
-    ``deployment``: the place of each row's. A deployment without samples has NaN.
+    the most pieces need, a power of two; what a deployment has fewer ends at infinity, its last piece too. Samples are
+    as many as prompts in a step and prompt lengths go together, some tens. ``deployment``: the place of each row's. A
+    deployment without samples has NaN.
     """
 
     ends_at_tokens: Array

@@ -20,7 +20,8 @@ def read_corrections(rows: pl.DataFrame, of: str) -> Array:
     load = of, "batch_per_rank"
     at_context = rows.group_by(*load, "_context", maintain_order=True).agg(c("_t_decode", "_read_before").mean())
     at_load = (
-        at_context.sort("_context", maintain_order=True)
+        at_context.filter(c("_context").is_not_null())
+        .sort("_context", maintain_order=True)
         .group_by(load, maintain_order=True)
         .agg(
             _ratio=c("_context").last() / c("_context").first(),

@@ -24,7 +24,7 @@ from transforms.agent_points.rows import Configurations, Flags, Indices, Rows
 from transforms.agent_points.select import Alternatives, Choice
 from transforms.agent_points.workload import Prefill, Workload
 from transforms.cache import never_misses
-from transforms.configurations import CONFIGURATION_ID, CURVE_ID, number_configurations
+from transforms.configurations import CONFIGURATION_ID, CURVE_ID, number_configurations, roofline_preset
 from transforms.numbers import Number
 
 
@@ -110,7 +110,7 @@ class PreparedPoints:
 def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> PreparedPoints:
     """Rows of the table ``serving_points`` of one model, looked up, numbered and taken apart."""
     numbered = number_configurations(points.rename(ROW_FIGURES).rechunk()).with_columns(
-        _batch_range=batch_range_number(), _preset=pl.when(pl.col("source") == "roofline").then("backend_version")
+        roofline_preset(), _batch_range=batch_range_number()
     )
     order = _curve_order(numbered)
     number = numbered[CONFIGURATION_ID].to_numpy().astype(np.intp) - 1

@@ -11,7 +11,7 @@ from schemas.dtypes import BYTES_PER_KV_ELEMENT, BYTES_PER_WEIGHT
 from schemas.models import ModelSpec
 from transforms.agent_points.columns import by_dtype
 from transforms.agent_points.cost import usd_per_gpu_hour
-from transforms.agent_points.evidence import batch_range_number, is_evaluated
+from transforms.agent_points.evidence import is_evaluated
 from transforms.agent_points.gpu import Pool, add_gpu_columns
 from transforms.agent_points.sessions import stations
 from transforms.configurations import CONFIGURATION_ID
@@ -45,7 +45,7 @@ def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: Hardwar
     """Rows of ``serving_points`` of one model with the private columns, and the price of their GPUs.
 
     Those of ``add_gpu_columns``; bytes of the weights and of a KV element; the shape of the ranks, whichever mode. All
-    are the same in all rows of a configuration, but for the range of the batch.
+    are the same in all rows of a configuration.
     """
     c = pl.col
     return add_gpu_columns(points, hardware).with_columns(
@@ -74,7 +74,6 @@ def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: Hardwar
         usd_per_gpu_hour=usd_per_gpu_hour(hardware),
         _is_roofline=c("source") == "roofline",
         _is_evaluated=is_evaluated(),
-        _batch_range=batch_range_number(),
     )
 
 

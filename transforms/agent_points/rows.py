@@ -166,14 +166,14 @@ class _Taken:
 
     def __init__(self, values: "Number | _Taken", places: Flags | Indices) -> None:
         self._values, self._places = values, places
-        self._is_taken = False
 
     def get(self) -> Number:
-        if not self._is_taken:
-            values = _taken(self._values)
-            self._values = values[self._places] if isinstance(values, np.ndarray) and values.ndim else values
-            self._is_taken = True
-        return self._values
+        return self._own
+
+    @cached_property
+    def _own(self) -> Number:
+        values = _taken(self._values)
+        return values[self._places] if isinstance(values, np.ndarray) and values.ndim else values
 
 
 def _taken(values: "Number | _Taken") -> Number:

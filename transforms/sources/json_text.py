@@ -6,10 +6,10 @@ Stricter than Python's reader: a key given twice is an error, and what is no fin
 
 import json
 import math
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from transforms.sources.rows import FileRejectedError
@@ -74,9 +74,24 @@ def first_record(content: bytes) -> Mapping[str, object]:
     return {} if isinstance(outcome, str) else outcome.first
 
 
-@lru_cache(maxsize=1)  # each format asks in turn
+class _Last(threading.local):
+    """The last file that a thread has read: each format asks for it in turn."""
+
+    content: bytes | None = None
+    outcome: JsonFile | str = ""
+
+
+_LAST = _Last()
+
+
 def _read(content: bytes) -> JsonFile | str:
     """The file, or why it is rejected."""
+    if _LAST.content is not content:
+        _LAST.content, _LAST.outcome = content, _read_anew(content)
+    return _LAST.outcome
+
+
+def _read_anew(content: bytes) -> JsonFile | str:
     if len(content) > MAX_BYTES:
         return f"the JSON file has {len(content):,} bytes, more than {MAX_BYTES:,}; leave out the single requests"
     try:

@@ -136,7 +136,8 @@ def listed(names: Sequence[str], at_most: int = 50) -> str:
 
 
 def refuse_patterns(names: Sequence[str]) -> None:
-    """Raises ``FileRejectedError`` for a column's name that Polars takes for several columns."""
+    """Raises ``FileRejectedError`` for a name that Polars takes for several columns: of a CSV's columns, all of which
+    are read, and of those of a Parquet file that are."""
     for name in names:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             raise FileRejectedError(f"rename the column {name!r}: it reads as a pattern of names")

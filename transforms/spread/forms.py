@@ -85,7 +85,7 @@ def percentiles(nodes: Nodes, forms: Sequence[Number], shares: tuple[float, ...]
 
     A row's result does not depend on the rows beside it, to the last bit. ``shares`` rise, and so do the percentiles.
     """
-    count = max((len(form) for form in forms if isinstance(form, np.ndarray)), default=1)
+    count = max((form.size for form in forms if isinstance(form, np.ndarray)), default=1)
     found = np.empty((len(shares), count))
     if not count:
         return found

@@ -10,6 +10,6 @@ references are given what that finds.
 
 - ``fused.FusedPass``: NumPy, a block of rows at a time that stays in the processor's cache, in place; what no scenario
   changes is worked out once for all of them. The machine's limit for arithmetic on arrays.
-- ``plain.figures_in_pandas``: columns of a frame, as one would write it.
-- ``plain.figures_of_point``: one row, floats.
+- ``plain.InPandas``: columns of a frame, as one would write it.
+- ``plain.OneByOne``: one row, floats.
 """

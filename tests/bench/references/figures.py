@@ -13,6 +13,7 @@ from schemas.scenarios import Scenario
 from transforms.agent_points.aggregated import EngineSteps
 from transforms.agent_points.carry import Setting
 from transforms.agent_points.columns import ROW_FIGURES
+from transforms.agent_points.evidence import batch_range_number
 from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.linear_work import LinearCurves
 from transforms.agent_points.prepare import PreparedPoints
@@ -115,7 +116,8 @@ class Inputs:
 
 def _looked_up(points: pl.DataFrame, setting: Setting) -> Figures:
     """What is looked up of each row, as the mapping's preparation does."""
-    rows = Rows(add_private_columns(points.rename(ROW_FIGURES), setting.spec, setting.hardware))
+    private = add_private_columns(points.rename(ROW_FIGURES), setting.spec, setting.hardware)
+    rows = Rows(private.with_columns(_batch_range=batch_range_number()))
     gpu = Gpu.of_rows(rows, "decode")
     names = (
         "row_ttft_ms", "row_tpot_ms", "row_latency_ms", "row_requests_per_s", "isl_tokens", "osl_tokens",
