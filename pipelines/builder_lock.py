@@ -24,7 +24,7 @@ from typing import Any
 
 from pipelines.lake.durable import explained
 from pipelines.lake.layout import Lake
-from pipelines.lake.locks import boot_id, publish_lock, user_name
+from pipelines.lake.locks import boot_id, publish_lock, taken_in_time, user_name
 from schemas.errors import UserError
 
 EXPIRES_S = 120.0
@@ -90,19 +90,16 @@ def hold_lake(
     names who holds the lock and since when.
     """
     lake = Lake.at(lake_path)
-    deadline = time.monotonic() + wait_s
     with explained(lake.root):
         lake.root.mkdir(parents=True, exist_ok=True)
-        told = False
         seen = _Watch()
-        while (taken := _take(lake, seen)) is None:
-            sentence = f"The lake {lake.root} is being built {seen.in_words()}"
-            if time.monotonic() >= deadline:
-                raise UserError(f"{sentence}. Wait until that build has ended, or stop it, and try again.")
-            if not told:
-                on_wait(f"{sentence}; waiting up to {wait_s:.0f} s for its end")
-                told = True
-            time.sleep(POLL_S)
+        taken = taken_in_time(
+            lambda: _take(lake, seen),
+            lambda: f"The lake {lake.root} is being built {seen.in_words()}",
+            wait_s,
+            POLL_S,
+            on_wait,
+        )
     try:
         yield taken
     finally:

@@ -13,13 +13,15 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from pipelines.lake.layout import Lake
 from schemas.errors import UserError
+
+Taken = TypeVar("Taken")
 
 OWNER_FILE = "owner.lock"
 FOREIGN_IDLE_S = 7 * 24 * 3600.0
@@ -39,6 +41,30 @@ def publish_lock(lake: Lake, wait_s: float = 120.0) -> Iterator[None]:
                 )
             time.sleep(0.02)
         yield
+
+
+def taken_in_time(
+    take: Callable[[], Taken | None],
+    held: Callable[[], str],
+    wait_s: float,
+    poll_s: float,
+    on_wait: Callable[[str], None],
+) -> Taken:
+    """The lock of a lake's builder, as ``take`` gives it once it is free; asks anew every ``poll_s``.
+
+    ``held`` says in words who holds it: to ``on_wait``, once, and after ``wait_s`` in a ``UserError``.
+    """
+    deadline = time.monotonic() + wait_s
+    told = False
+    while (taken := take()) is None:
+        sentence = held()
+        if time.monotonic() >= deadline:
+            raise UserError(f"{sentence}. Wait until that build has ended, or stop it, and try again.")
+        if not told:
+            on_wait(f"{sentence}; waiting up to {wait_s:.0f} s for its end")
+            told = True
+        time.sleep(poll_s)
+    return taken
 
 
 class StagingOwner:

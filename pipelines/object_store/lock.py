@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.locks import user_name
+from pipelines.lake.locks import taken_in_time, user_name
 from pipelines.lake.places import file_system, key_of
 from schemas.errors import UserError
 
@@ -64,25 +64,23 @@ def hold_remote(root: Path, wait_s: float, on_wait: Callable[[str], None]) -> It
         "token": uuid.uuid4().hex, "user": user_name(), "host": socket.gethostname(), "pid": os.getpid(),
         "alive_at": time.time(),
     }  # fmt: skip
-    deadline = time.monotonic() + wait_s
-    told = False
-    while not _create(store, key, owner):
-        holder = _owner(store, key)
-        if holder and time.time() - float(holder.get("alive_at", 0.0)) > EXPIRES_S:
+    holder: dict[str, Any] = {}
+
+    def take() -> RemoteLock | None:
+        while not _create(store, key, owner):
+            holder.clear()
+            holder.update(_owner(store, key))
+            if not holder or time.time() - float(holder.get("alive_at", 0.0)) <= EXPIRES_S:
+                return None
             with suppress(FileNotFoundError):  # somebody else was quicker
                 store.rm_file(key)
-            continue
-        sentence = (
-            f"The lake {root} is being built by process {holder.get('pid')} of {holder.get('user')} on "
-            f"{holder.get('host')}"
-        )
-        if time.monotonic() >= deadline:
-            raise UserError(f"{sentence}. Wait until that build has ended, or stop it, and try again.")
-        if not told:
-            on_wait(f"{sentence}; waiting up to {wait_s:.0f} s for its end")
-            told = True
-        time.sleep(POLL_S)
-    lock = RemoteLock(store, key, owner)
+        return RemoteLock(store, key, owner)
+
+    def held() -> str:
+        by = f"by process {holder.get('pid')} of {holder.get('user')} on {holder.get('host')}"
+        return f"The lake {root} is being built {by}"
+
+    lock = taken_in_time(take, held, wait_s, POLL_S, on_wait)
     try:
         yield lock
     finally:
