@@ -61,8 +61,17 @@ def roofline_preset() -> pl.Expr:
 
 def in_curve_order(points: pl.DataFrame) -> pl.DataFrame:
     """The points curve after curve, each in the order of its batches: so they are numbered and carried fastest."""
-    numbers = number_configurations(points).select(CURVE_ID, "batch_per_rank")
-    return points[numbers.select(pl.arg_sort_by(CURVE_ID, "batch_per_rank", maintain_order=True)).to_series()]
+    order = curve_order(number_configurations(points))
+    return points if order is None else points[order]
+
+
+def curve_order(numbered: pl.DataFrame) -> npt.NDArray[np.intp] | None:
+    """The places of numbered rows in the order of their curves and batches; None where they stand so."""
+    curve, batch = numbered[CURVE_ID].to_numpy(), numbered["batch_per_rank"].fill_null(-1.0).to_numpy()
+    same = curve[1:] == curve[:-1]
+    if ((curve[1:] > curve[:-1]) | (same & (batch[1:] >= batch[:-1]))).all():
+        return None
+    return np.lexsort((batch, curve))
 
 
 def _starts_of_runs(keys: pl.DataFrame) -> npt.NDArray[np.intp]:

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from transforms.runs import begins_run
+
 #: Points compete within a group.
 GROUP: Final = ("hardware", "model", "weight_dtype", "scenario")
 Array = npt.NDArray[np.float64]
@@ -42,7 +44,7 @@ def frontier_2d(cost: Array, gain: Array) -> npt.NDArray[np.bool_]:
     """
     order = np.lexsort((-gain, cost))
     sorted_cost, sorted_gain = cost[order], gain[order]
-    first_of_cost = np.flatnonzero(np.r_[True, sorted_cost[1:] != sorted_cost[:-1]][: len(order)])
+    first_of_cost = np.flatnonzero(begins_run(sorted_cost))
     best_of_cost = sorted_gain[first_of_cost]
     best_before = np.r_[-np.inf, np.maximum.accumulate(best_of_cost)[:-1]][: len(first_of_cost)]
     which_cost = np.repeat(np.arange(len(first_of_cost)), np.diff(np.r_[first_of_cost, len(order)]))
@@ -57,7 +59,7 @@ def frontier_3d(cost: Array, gain: Array, second_cost: Array) -> npt.NDArray[np.
     result = np.zeros(len(cost), np.bool_)
     order = np.lexsort((second_cost, -gain, cost))
     axes = np.stack((gain, second_cost, cost))[:, order]
-    first_of_equals = np.r_[True, (axes[:, 1:] != axes[:, :-1]).any(axis=0)][: len(order)]
+    first_of_equals = begins_run(*axes)
     gains, seconds, _ = axes[:, first_of_equals]
     keeps = np.zeros(len(gains), np.bool_)
     # Who comes first in the order of cost, then gain, is beaten by none that comes later. Of the points seen so far

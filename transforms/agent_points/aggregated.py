@@ -10,6 +10,7 @@ import polars as pl
 from schemas.models import ModelSpec
 from transforms.agent_points.columns import turn_figures
 from transforms.agent_points.gpu import Gpu
+from transforms.agent_points.last_answer import LastAnswer
 from transforms.agent_points.linear_work import LinearCurves, moved_linear_ms
 from transforms.agent_points.measured_reads import read_corrections
 from transforms.agent_points.rows import Array, Flags, Indices, Rows
@@ -43,7 +44,7 @@ class EngineSteps:
     spec: ModelSpec
     curves: LinearCurves
 
-    _known: dict[tuple[float, float], "_Decoding"] = field(default_factory=dict, repr=False, compare=False)
+    _known: LastAnswer[tuple[float, float], _Decoding] = field(default_factory=LastAnswer, repr=False, compare=False)
 
     @classmethod
     def taken_apart(cls, rows: Rows, spec: ModelSpec) -> "EngineSteps":
@@ -67,7 +68,9 @@ class EngineSteps:
     def carry(self, workload: Workload) -> dict[str, Number]:
         """The same steps at the agent's workload, put together again: turn figures and ``serving_requests_per_s``."""
         rows, together = self.rows, self.rows["context_requests_per_step"]
-        decoding = self._decoding(workload.decode_context_tokens, workload.output_tokens)
+        # hits and misses decode alike
+        decodes = workload.decode_context_tokens, workload.output_tokens
+        decoding = self._known.to(decodes, lambda: self._decoding(*decodes))
         cycle, t_dec = decoding.cycle, decoding.step_ms
 
         def prefill_ms(prefill: Prefill) -> Number:
@@ -100,23 +103,16 @@ class EngineSteps:
         per_token = (more - less) / together / (heavy.new_tokens - light.new_tokens)
         return per_token, self._attention_ms_per_flop / together
 
-    def _decoding(self, context_tokens: float, output_tokens: float) -> "_Decoding":
-        """Turns decode alike, whether they hit or miss: the last answer is kept."""
-        key = context_tokens, output_tokens
-        known = self._known.get(key)
-        if known is None:
-            rows, parts, correction = self.rows, self._parts, self.rows["_read_correction"]
-            cycle, beside = _cycle(rows, output_tokens)
-            step_ms = moved_decode_step_ms(
-                rows["decode_step_ms"],
-                correction * rows["_read_before"],
-                correction * parts.decode_attention_ms(rows["batch_per_rank"], context_tokens),
-            )
-            attention = rows["_attention_share"] * parts.decode_attention_ms(beside, context_tokens)
-            known = _Decoding(cycle, step_ms, beside, attention)
-            self._known.clear()
-            self._known[key] = known
-        return known
+    def _decoding(self, context_tokens: float, output_tokens: float) -> _Decoding:
+        rows, parts, correction = self.rows, self._parts, self.rows["_read_correction"]
+        cycle, beside = _cycle(rows, output_tokens)
+        step_ms = moved_decode_step_ms(
+            rows["decode_step_ms"],
+            correction * rows["_read_before"],
+            correction * parts.decode_attention_ms(rows["batch_per_rank"], context_tokens),
+        )
+        attention = rows["_attention_share"] * parts.decode_attention_ms(beside, context_tokens)
+        return _Decoding(cycle, step_ms, beside, attention)
 
     @cached_property
     def _parts(self) -> StepParts:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from transforms.agent_points.rows import Array, Flags, Indices, Rows
 from transforms.configurations import CURVE_ID
+from transforms.runs import begins_run
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,6 @@ class Curves:
         """Whether a flag is set in any row of each row's curve."""
         if not len(flags):
             return flags
-        starts = np.flatnonzero(np.r_[True, self.number[1:] != self.number[:-1]])
+        starts = np.flatnonzero(begins_run(self.number))
         lengths = np.diff(np.r_[starts, len(flags)])
         return np.repeat(np.logical_or.reduceat(flags, starts), lengths)

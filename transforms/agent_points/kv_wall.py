@@ -10,6 +10,7 @@ from transforms.agent_points.rows import Indices, Rows
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import sessions_at_wall
 from transforms.numbers import Number
+from transforms.runs import begins_run
 
 
 def crossings(rows: Rows, curves: Curves) -> tuple[Indices, Indices]:
@@ -23,7 +24,7 @@ def crossings(rows: Rows, curves: Curves) -> tuple[Indices, Indices]:
     same_curve = curves.number[here] == curves.number[following]
     crosses = same_curve & feasible[here] & ~feasible[following] & (sessions[following] > sessions[here])
     here, following = here[crosses], following[crosses]
-    first = np.r_[True, curves.number[here][1:] != curves.number[here][:-1]][: len(here)]
+    first = begins_run(curves.number[here])
     return here[first], following[first]
 
 

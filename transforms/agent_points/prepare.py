@@ -16,6 +16,7 @@ from transforms.agent_points.columns import ROW_FIGURES
 from transforms.agent_points.curves import Curves
 from transforms.agent_points.disaggregated import Pools
 from transforms.agent_points.evidence import batch_range_number
+from transforms.agent_points.last_answer import LastAnswer
 from transforms.agent_points.private import Lookups, add_private_columns
 from transforms.agent_points.ratio import RatioRows
 from transforms.agent_points.roofline_points import RooflineRows
@@ -24,8 +25,9 @@ from transforms.agent_points.rows import Configurations, Flags, Indices, Rows
 from transforms.agent_points.select import Alternatives, Choice
 from transforms.agent_points.workload import Prefill, Workload
 from transforms.cache import never_misses
-from transforms.configurations import CONFIGURATION_ID, CURVE_ID, number_configurations, roofline_preset
+from transforms.configurations import CONFIGURATION_ID, curve_order, number_configurations, roofline_preset
 from transforms.numbers import Number
+from transforms.runs import begins_run
 
 
 class Carrier(Protocol):
@@ -62,7 +64,7 @@ class Part:
     curves: Curves
     alternatives: Alternatives
     carriers: Sequence[tuple[Carrier, Indices]]
-    _chosen: dict[bytes, "Part"] = field(default_factory=dict, repr=False, compare=False)
+    _chosen: LastAnswer[bytes, "Part"] = field(default_factory=LastAnswer, repr=False, compare=False)
 
     @property
     def aggregated(self) -> bool:
@@ -78,21 +80,18 @@ class Part:
         """Those of the rows. Scenarios mostly choose alike: the last answer is kept."""
         if which.all():
             return self
-        key = np.packbits(which).tobytes()
-        chosen = self._chosen.get(key)
-        if chosen is None:
-            place = np.cumsum(which) - 1
-            chosen = Part(
-                self.mode,
-                self.roofline,
-                rows := self.rows.take(which),
-                Curves.of_rows(rows),
-                self.alternatives,
-                [(carrier.take(which[places]), place[places[which[places]]]) for carrier, places in self.carriers],
-            )
-            self._chosen.clear()
-            self._chosen[key] = chosen
-        return chosen
+        return self._chosen.to(np.packbits(which).tobytes(), lambda: self._taken(which))
+
+    def _taken(self, which: Flags) -> "Part":
+        place = np.cumsum(which) - 1
+        return Part(
+            self.mode,
+            self.roofline,
+            rows := self.rows.take(which),
+            Curves.of_rows(rows),
+            self.alternatives,
+            [(carrier.take(which[places]), place[places[which[places]]]) for carrier, places in self.carriers],
+        )
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,10 @@ def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCata
     numbered = number_configurations(points.rename(ROW_FIGURES).rechunk()).with_columns(
         roofline_preset(), _batch_range=batch_range_number()
     )
-    order = _curve_order(numbered)
+    order = curve_order(numbered)
     number = numbered[CONFIGURATION_ID].to_numpy().astype(np.intp) - 1
     number = number if order is None else number[order]
-    first_rows = np.flatnonzero(np.r_[True, number[1:] != number[:-1]][: len(number)])
+    first_rows = np.flatnonzero(begins_run(number))
     some_rows = numbered[first_rows if order is None else order[first_rows]]
     configurations = add_private_columns(some_rows, spec, hardware)
     with np.errstate(all="ignore"):  # what a row does not say is NaN here
@@ -124,15 +123,6 @@ def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCata
             for places, of_kind in _by_kind(order, number, configurations)
         ]
     return PreparedPoints(spec, tuple(parts), Lookups.of_configurations(configurations, numbered.columns))
-
-
-def _curve_order(numbered: pl.DataFrame) -> Indices | None:
-    """The places of the rows in the order of their curves and batches; None where they stand so."""
-    curve, batch = numbered[CURVE_ID].to_numpy(), numbered["batch_per_rank"].fill_null(-1.0).to_numpy()
-    same = curve[1:] == curve[:-1]
-    if ((curve[1:] > curve[:-1]) | (same & (batch[1:] >= batch[:-1]))).all():
-        return None
-    return np.lexsort((batch, curve))
 
 
 def _by_kind(

@@ -11,6 +11,7 @@ from typing import ClassVar
 from schemas.models import ModelSpec
 from transforms.agent_points.columns import turn_figures
 from transforms.agent_points.gpu import Gpu
+from transforms.agent_points.last_answer import LastAnswer
 from transforms.agent_points.roofline_points import article_decode_s
 from transforms.agent_points.roofline_replica import RooflineReplica
 from transforms.agent_points.rows import Flags, Indices, Rows
@@ -27,7 +28,7 @@ class RatioRows:
     rows: Rows
     spec: ModelSpec
 
-    _known: dict[float, Number] = field(default_factory=dict, repr=False, compare=False)
+    _known: LastAnswer[float, Number] = field(default_factory=LastAnswer, repr=False, compare=False)
 
     def take(self, which: Flags | Indices) -> "RatioRows":
         """Those of the rows."""
@@ -45,11 +46,8 @@ class RatioRows:
             return self._ttft_ms_per_token * prefill.new_tokens
 
         context = workload.decode_context_tokens
-        tpot = self._known.get(context)
-        if tpot is None:  # hits and misses decode alike: the last answer is kept
-            tpot = self._tpot_over_roofline * self._tpot_s(context)
-            self._known.clear()
-            self._known[context] = tpot
+        # hits and misses decode alike
+        tpot = self._known.to(context, lambda: self._tpot_over_roofline * self._tpot_s(context))
         mean, first, last = workload.of_each_turn(ttft)
         turn = turn_figures(mean, first, last, tpot, workload.output_tokens)
         rate = rows["row_requests_per_s"] * rows["row_latency_ms"] / turn["turn_latency_ms"]

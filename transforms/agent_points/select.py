@@ -14,6 +14,7 @@ from transforms.cache import never_misses
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations.context import turn_profile
 from transforms.numbers import Number, where
+from transforms.runs import begins_run
 
 #: Tables state whole tokens.
 TOKEN_TOLERANCE = 0.5
@@ -148,11 +149,8 @@ def direct_figures(rows: Rows, misses: Rows, output_tokens: float, hit_rate: Num
 def _workloads(rows: Rows) -> tuple[pl.DataFrame, Indices]:
     """The workloads that occur, in order, and the place of each row's among them."""
     columns = {name: rows[name] for name in WORKLOAD}
-    changes = np.zeros(max(len(rows) - 1, 0), np.bool_)
-    for values in columns.values():
-        changes |= values[1:] != values[:-1]
     # rows of one curve stand together, and mostly are of one workload
-    starts = np.flatnonzero(np.r_[True, changes][: len(rows)])
+    starts = np.flatnonzero(begins_run(*columns.values()))
     of_run = pl.DataFrame({name: values[starts] for name, values in columns.items()})
     one = of_run.unique().sort(WORKLOAD)
     number = of_run.join(one.with_row_index("_workload"), on=WORKLOAD, how="left", maintain_order="left")["_workload"]
