@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 if TYPE_CHECKING:
-    from pipelines.prefect_runtime import PrefectServer
+    from pipelines.runners.prefect_runtime import PrefectServer
 
 SHARED = Path(os.environ.get("AGENT_PARETO_SHARED", Path(__file__).parents[2] / "shared"))
 
@@ -28,7 +28,7 @@ def pytest_configure() -> None:
     atexit.register(shutil.rmtree, home, ignore_errors=True)  # runs after the server's own, which comes later
     os.environ["PREFECT_HOME"] = home
 
-    from pipelines.prefect_runtime import configure_prefect
+    from pipelines.runners.prefect_runtime import configure_prefect
 
     configure_prefect()
 
@@ -44,7 +44,7 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def prefect_server() -> "PrefectServer":
     """The product's own temporary Prefect server, once per session: for tests that run a flow for real."""
-    from pipelines.prefect_runtime import start_in_background
+    from pipelines.runners.prefect_runtime import start_in_background
 
     server = start_in_background()
     server.wait()

@@ -168,12 +168,12 @@ def build_command(
     import time
 
     began = time.perf_counter()
-    from pipelines.given_paths import check_tables
     from pipelines.lake.layout import Lake
+    from pipelines.reading.given_paths import check_tables
 
     check_tables(options.tables)
     Lake.at(options.out)  # a store that refuses says so before Prefect starts
-    from pipelines.prefect_runtime import start_in_background
+    from pipelines.runners.prefect_runtime import start_in_background
 
     server = start_in_background()
 
@@ -182,7 +182,7 @@ def build_command(
     with shown_progress():
         import logging
 
-        from pipelines.flow import read_ahead, run_build
+        from pipelines.building.flow import read_ahead, run_build
         from pipelines.object_store.building import workshop
 
         logging.getLogger("prefect").setLevel(logging.CRITICAL)  # errors are said below, in a sentence
@@ -191,7 +191,7 @@ def build_command(
             report = run_build(shop.options, shop.run)
             if report.published:
                 shop.deliver(report.release)
-    from pipelines.summary import print_summary
+    from pipelines.building.summary import print_summary
 
     print_summary(report, out, time.perf_counter() - began)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from pipelines.reading import FileAccount, Inputs
+    from pipelines.reading.read_inputs import FileAccount, Inputs
 
 
 def check_command(
@@ -22,11 +22,11 @@ def check_command(
 
     Exit 1 if a row was quarantined or a file rejected.
     """
-    from pipelines.catalogues import load_hardware, load_models
-    from pipelines.inputs import find_files
+    from pipelines.building.stages import READING, SHIPPED_TABLES
     from pipelines.progress import progress, shown_progress
-    from pipelines.reading import read_inputs
-    from pipelines.stages import READING, SHIPPED_TABLES
+    from pipelines.reading.catalogues import load_hardware, load_models
+    from pipelines.reading.inputs import find_files
+    from pipelines.reading.read_inputs import read_inputs
 
     files = find_files(tuple(tables or (SHIPPED_TABLES,)))
     with shown_progress():
@@ -58,8 +58,8 @@ def _print_json(inputs: "Inputs") -> None:
 
 
 def _print_tables(inputs: "Inputs") -> None:
+    from pipelines.building.stages import faults_in_words
     from pipelines.commands.tables import print_table
-    from pipelines.stages import faults_in_words
 
     formats = sorted({account.format or "rejected" for account in inputs.accounts})
     rows = []

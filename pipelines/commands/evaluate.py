@@ -41,8 +41,8 @@ def evaluate_command(
     A reference row of L prompt tokens, P of them cached, and O output tokens is one agent turn. Rows whose
     workload the standard tables hold for the same configuration prove nothing and do not count.
     """
-    from pipelines.catalogues import load_hardware, load_models
     from pipelines.progress import progress, shown_progress
+    from pipelines.reading.catalogues import load_hardware, load_models
     from schemas.errors import UserError
     from schemas.frames import conform
     from transforms.evaluation import compare_points, count_turns, summarise_errors
@@ -70,10 +70,10 @@ def evaluate_command(
 
 def _read(paths: list[Path], option: str, gpus: "HardwareCatalogue", specs: "ModelCatalogue") -> "pl.DataFrame":
     """The serving points of the files; what cannot be used is said on standard error."""
-    from pipelines.inputs import find_files
+    from pipelines.building.stages import faults_in_words
     from pipelines.progress import progress
-    from pipelines.reading import read_inputs
-    from pipelines.stages import faults_in_words
+    from pipelines.reading.inputs import find_files
+    from pipelines.reading.read_inputs import read_inputs
     from schemas.errors import UserError
 
     stage = f"Reading tables of {option}"

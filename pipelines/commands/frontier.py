@@ -9,7 +9,7 @@ import typer
 from pipelines.commands.shared_options import DEFAULT_LAKE, LakeOption
 
 if TYPE_CHECKING:
-    from pipelines.figures import Kind
+    from pipelines.answering.figures import Kind
 
 _COLUMNS = {
     "hardware": "hardware",
@@ -59,8 +59,8 @@ def frontier_command(
     lighter; its numbers are the table's.
     """
     from pipelines.commands.tables import print_table
-    from pipelines.given_paths import check_output_file
     from pipelines.lake.query import open_lake
+    from pipelines.reading.given_paths import check_output_file
     from schemas.errors import UserError
 
     asked: dict[Kind, Path | None] = {"png": png, "svg": svg, "html": html}
@@ -90,7 +90,7 @@ def frontier_command(
             raise UserError(said)
         typer.echo(said, err=True)
     if figures:
-        from pipelines.figures import frontier_spec, write_figure
+        from pipelines.answering.figures import frontier_spec, write_figure
 
         spec = frontier_spec(points, model, str(points[0]["scenario_name"]))
     shown = dict(_COLUMNS)
@@ -107,8 +107,8 @@ def frontier_command(
 
 def _slug(slugs: list[str], name: str, kind: str) -> str:
     """The slug in the lake that the name means: itself, or what the shipped catalogue's alias stands for."""
-    from pipelines.catalogues import load_hardware, load_models
     from pipelines.lake.names import slug_in_lake
+    from pipelines.reading.catalogues import load_hardware, load_models
 
     if name in slugs:
         return name

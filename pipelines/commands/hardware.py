@@ -40,7 +40,7 @@ def list_hardware(
 
     The JSON has the form of a catalogue file.
     """
-    from pipelines.catalogues import load_hardware
+    from pipelines.reading.catalogues import load_hardware
 
     catalogue = load_hardware(hardware)
     if output_format == "json":

@@ -118,8 +118,8 @@ def add_model(
 
     Parameters, stored bytes, KV cache and context are derived; what is not known is an error, never a guess.
     """
-    from pipelines.catalogues import load_models
-    from pipelines.model_configs import read_config_files, write_catalogue
+    from pipelines.reading.catalogues import load_models
+    from pipelines.reading.model_configs import read_config_files, write_catalogue
     from transforms.model_config import read_model_config
 
     path = catalogue or user_catalogue()
@@ -151,8 +151,8 @@ def refresh_models(
     ] = None,
 ) -> None:
     """Derive the figures of a catalogue file anew from the configs that its entries name (for maintainers)."""
-    from pipelines.catalogues import SHIPPED
-    from pipelines.model_configs import HEADER, refreshed_models, write_catalogue
+    from pipelines.reading.catalogues import SHIPPED
+    from pipelines.reading.model_configs import HEADER, refreshed_models, write_catalogue
 
     path = catalogue or SHIPPED / "models.yaml"
     specs = refreshed_models(path, configs)
@@ -189,7 +189,7 @@ def slug_of(name: str, taken: Collection[str] = ()) -> str:
 
 
 def _load(catalogue: Path | None) -> "ModelCatalogue":
-    from pipelines.catalogues import load_models
+    from pipelines.reading.catalogues import load_models
 
     if catalogue is None:
         own = user_catalogue()

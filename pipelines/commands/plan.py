@@ -76,8 +76,8 @@ def plan_command(
     taken beyond what a table covers or memory holds. Hardware that cannot do it is listed with the reason and the
     nearest value that would do. Exit code 1 where none can.
     """
+    from pipelines.answering.release_contents import open_contents
     from pipelines.commands.output import print_records
-    from pipelines.release_contents import open_contents
     from schemas.errors import UserError
     from transforms.planning.fewest_gpus import COLUMNS, fewest_gpus
     from transforms.planning.limits import Limits, Loop

@@ -45,7 +45,7 @@ def list_scenarios(
     ] = None,
 ) -> None:
     """List the shipped scenarios, or those that a build with the same --scenarios would use."""
-    from pipelines.catalogues import load_scenarios, shipped_scenarios
+    from pipelines.reading.catalogues import load_scenarios, shipped_scenarios
 
     chosen = load_scenarios(scenarios) if scenarios else shipped_scenarios()
     if output_format == "json":
@@ -104,9 +104,9 @@ def fit(
 
     from pipelines.commands.models import slug_of
     from pipelines.commands.trace_summary import print_summary
-    from pipelines.given_paths import check_output_file
     from pipelines.progress import shown_progress
-    from pipelines.traces import FitOptions, fit_scenario, write_scenario
+    from pipelines.reading.given_paths import check_output_file
+    from pipelines.reading.traces import FitOptions, fit_scenario, write_scenario
     from schemas.errors import UserError
     from schemas.slugs import WORDS_READ_AS_VALUES, is_slug
 

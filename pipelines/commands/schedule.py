@@ -23,11 +23,11 @@ def schedule_command(
     from pipelines.commands.build import options_of
 
     options, run = options_of(build_options)
-    from pipelines.prefect_runtime import start_in_background
+    from pipelines.runners.prefect_runtime import start_in_background
 
     server = start_in_background(scheduler=True)
-    from pipelines.schedule import cron_schedule, serve_builds
-    from pipelines.stages import find
+    from pipelines.building.schedule import cron_schedule, serve_builds
+    from pipelines.building.stages import find
 
     schedule = cron_schedule(cron, timezone)
     find(options)  # what is wrong with the options is said now, not tonight

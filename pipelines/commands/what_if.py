@@ -18,7 +18,7 @@ from pipelines.commands.shared_options import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from pipelines.release_contents import ReleaseContents
+    from pipelines.answering.release_contents import ReleaseContents
     from schemas.options import MappingOptions
     from schemas.scenarios import Scenario
     from transforms.planning.what_if import Comparison
@@ -67,8 +67,8 @@ def what_if_command(
     options give them), the operating point with the most tasks, each with its configuration and what limits it. Exit
     code 1 where nothing is feasible after the change.
     """
+    from pipelines.answering.release_contents import open_contents
     from pipelines.commands.output import print_records
-    from pipelines.release_contents import open_contents
     from transforms.planning.what_if import compare, follows
 
     given = {
@@ -130,7 +130,7 @@ def _scenarios(own: "Scenario", changes: Mapping[str, object]) -> "tuple[Scenari
 
 
 def _best(contents: "ReleaseContents", points: "pl.DataFrame", model: str, scenario: "Scenario") -> dict[Any, Any]:
-    from pipelines.carrying import Partition, carry_partition
+    from pipelines.building.carrying import Partition, carry_partition
     from transforms.planning.what_if import best_points
 
     (carried,) = carry_partition(

@@ -7,11 +7,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from pipelines.answering.release_contents import ReleaseContents
 from pipelines.explorer.columns import encode, read_agent_points, read_serving_points
 from pipelines.explorer.index import read_index
 from pipelines.explorer.turns import Turns
 from pipelines.lake.reader import Release, current_release
-from pipelines.release_contents import ReleaseContents
 
 _PACKAGE = Path(__file__).resolve().parent
 #: Parts of ``vendor`` that the page needs or that its licences ask for.

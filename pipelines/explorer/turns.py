@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.release_contents import ReleaseContents
+from pipelines.answering.release_contents import ReleaseContents
 from schemas.errors import UserError
 from schemas.scenarios import Scenario
 from transforms.agent_points.idle_kv import scenario_under

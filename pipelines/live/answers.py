@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pipelines.inputs import FoundFile
 from pipelines.live.program import WORKER, Program, environment
 from pipelines.live.questions import Question
+from pipelines.reading.inputs import FoundFile
 from pipelines.user_cache import user_cache
 from schemas.errors import UserError
 

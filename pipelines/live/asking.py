@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from pipelines.inputs import FoundFile
 from pipelines.live.answers import answer_all, default_cache
 from pipelines.live.program import find_program
 from pipelines.live.questions import questions
 from pipelines.progress import progress
+from pipelines.reading.inputs import FoundFile
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.options import LiveOptions
 from schemas.scenarios import Scenario

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from pipelines.catalogues import load_hardware
+from pipelines.reading.catalogues import load_hardware
 from schemas.frames import empty_frame
 from schemas.models import ModelSpec
 from tests.transforms.factory import model

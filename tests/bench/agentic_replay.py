@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from pipelines.catalogues import load_hardware, load_models
-from pipelines.inputs import find_files
-from pipelines.reading import read_inputs
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import find_files
+from pipelines.reading.read_inputs import read_inputs
 from schemas.dtypes import BYTES_PER_KV_ELEMENT
 from schemas.options import MappingOptions
 from transforms.agent_points.private import add_private_columns

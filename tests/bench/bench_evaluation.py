@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pipelines.catalogues import load_hardware, load_models
 from pipelines.commands.tables import print_table
-from pipelines.inputs import find_files
-from pipelines.reading import read_inputs
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import find_files
+from pipelines.reading.read_inputs import read_inputs
 from schemas.errors import UserError
 from schemas.models import ModelSpec
 from transforms.agent_points.carry import Setting, carry_points

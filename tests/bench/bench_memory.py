@@ -10,10 +10,10 @@ head_dim * coefficient``), so that weights + KV stand against weights + KV.
 
 import polars as pl
 
-from pipelines.catalogues import load_hardware, load_models
-from pipelines.inputs import find_files
-from pipelines.reading import read_inputs
-from pipelines.stages import SHIPPED_TABLES
+from pipelines.building.stages import SHIPPED_TABLES
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import find_files
+from pipelines.reading.read_inputs import read_inputs
 from schemas.dtypes import BYTES_PER_KV_ELEMENT
 from schemas.models import ModelSpec
 from transforms.equations import kv_memory as kv

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import polars as pl
 
-from pipelines.catalogues import SHIPPED, load_hardware, load_models
-from pipelines.inputs import find_files
-from pipelines.reading import read_inputs
+from pipelines.reading.catalogues import SHIPPED, load_hardware, load_models
+from pipelines.reading.inputs import find_files
+from pipelines.reading.read_inputs import read_inputs
 
 TABLE = SHIPPED / "tables/aiconfigurator/candidates/h200_sxm__qwen3-32b__isl4000_osl1000__agg.csv.gz"
 TIMES = ("ttft", "tpot", "request_latency")

@@ -5,10 +5,10 @@ python -m tests.bench roofline
 
 import polars as pl
 
-from pipelines.catalogues import load_hardware, load_models
-from pipelines.inputs import find_files
-from pipelines.reading import read_inputs
-from pipelines.stages import SHIPPED_TABLES
+from pipelines.building.stages import SHIPPED_TABLES
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import find_files
+from pipelines.reading.read_inputs import read_inputs
 from schemas.models import ModelSpec
 from transforms.agent_points.gpu import Gpu
 from transforms.agent_points.private import add_private_columns

@@ -31,10 +31,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pipelines import carrying, stages
-from pipelines.builder_lock import hold_lake
-from pipelines.carrying import compute
-from pipelines.flow import THREADS
+from pipelines.building import carrying, stages
+from pipelines.building.builder_lock import hold_lake
+from pipelines.building.carrying import compute
+from pipelines.building.flow import THREADS
 from pipelines.lake.reader import current_release
 from pipelines.lake.release import begin_release
 from schemas.options import BuildOptions

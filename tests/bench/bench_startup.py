@@ -27,7 +27,7 @@ def nothing():
 nothing()
 """
 AS_A_BUILD_HAS_IT = f"""
-from pipelines.prefect_runtime import start_in_background
+from pipelines.runners.prefect_runtime import start_in_background
 
 server = start_in_background()
 from prefect import flow

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import yaml
 
-from pipelines.catalogues import SHIPPED, load_scenarios
+from pipelines.reading.catalogues import SHIPPED, load_scenarios
 from schemas.scenarios import Scenario
 from tests.pipelines import builds
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 import polars as pl
 
-from pipelines import stages
+from pipelines.building import stages
 from schemas.options import BuildOptions
 from schemas.prices import Price, with_prices
 from tests.bench.collection import scenarios

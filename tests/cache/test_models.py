@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.catalogues import load_scenarios
-from pipelines.traces import FitOptions, fit_scenario
+from pipelines.reading.catalogues import load_scenarios
+from pipelines.reading.traces import FitOptions, fit_scenario
 from schemas.scenarios import Scenario
 from schemas.trace_statistics import LogNormal, PauseMixture
 from transforms.cache import (

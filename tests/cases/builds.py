@@ -5,8 +5,8 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
+from pipelines.building.stages import carry, plan_partitions, prepare, publish, synthesize
 from pipelines.lake.release import begin_release
-from pipelines.stages import carry, plan_partitions, prepare, publish, synthesize
 from schemas.options import BuildOptions
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware, load_models
-from pipelines.inputs import FoundFile
-from pipelines.reading import Inputs, read_inputs
-from pipelines.stages import faults_in_words
+from pipelines.building.stages import faults_in_words
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import FoundFile
+from pipelines.reading.read_inputs import Inputs, read_inputs
 
 
 def row(hw: str, conc: int, per_gpu: float, ttft: float, tpot: float, **changed: Any) -> dict[str, Any]:

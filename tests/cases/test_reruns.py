@@ -6,9 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware, load_models
-from pipelines.inputs import FoundFile
-from pipelines.reading import Inputs, read_inputs
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import FoundFile
+from pipelines.reading.read_inputs import Inputs, read_inputs
 from tests.cases.builds import build, current
 from tests.cases.test_partition_values import add_models
 from tests.transforms.factory import AIC_COLUMNS, aic_row

@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pipelines.catalogues import load_hardware, load_scenarios
 from pipelines.commands import hardware, scenarios
+from pipelines.reading.catalogues import load_hardware, load_scenarios
 from schemas.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def test_commands_load_nothing_before_they_run() -> None:
     """Other commands share the program: to name these two must not cost them the catalogues."""
     probe = (
         "import sys; import pipelines.commands.hardware, pipelines.commands.scenarios;"
-        "print(sorted(m for m in sys.modules if m in {'yaml', 'pydantic', 'pipelines.catalogues', 'polars'}))"
+        "print(sorted(m for m in sys.modules if m in {'yaml', 'pydantic', 'pipelines.reading.catalogues', 'polars'}))"
     )
     done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -91,7 +91,7 @@ def test_the_data_of_a_folder_that_happens_to_be_called_data_is_not_taken(tmp_pa
     (tmp_path / "data" / "__init__.py").write_text("")
     (tmp_path / "data" / "scenarios.yaml").write_text("scenarios: []")
     probe = f"import sys; sys.path[1:1] = [{str(ROOT)!r}];" + (
-        "from pipelines.catalogues import load_scenarios; print(len(load_scenarios()))"
+        "from pipelines.reading.catalogues import load_scenarios; print(len(load_scenarios()))"
     )
     done = subprocess.run([sys.executable, "-c", probe], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "3"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipelines.catalogues import load_scenarios
+from pipelines.reading.catalogues import load_scenarios
 from schemas.distribution_nodes import nodes_of, scaled_nodes, whole_nodes
 from schemas.distributions import Distribution
 from schemas.errors import UserError

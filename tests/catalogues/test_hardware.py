@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalogues import load_hardware
+from pipelines.reading.catalogues import load_hardware
 from schemas.errors import UserError
 from schemas.hardware import Hardware
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.catalogues import load_hardware, load_scenarios
+from pipelines.reading.catalogues import load_hardware, load_scenarios
 from schemas.errors import UserError
 from schemas.hardware import Hardware
 from schemas.scenarios import Scenario

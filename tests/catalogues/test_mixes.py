@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalogues import load_scenarios
+from pipelines.reading.catalogues import load_scenarios
 from schemas.errors import UserError
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from pipelines import catalogues
-from pipelines.catalogues import load_models
+from pipelines.reading import catalogues
+from pipelines.reading.catalogues import load_models
 from schemas.catalogue import ModelCatalogue
 from schemas.errors import UserError
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from pipelines.catalogues import load_scenarios
+from pipelines.reading.catalogues import load_scenarios
 from schemas.scenarios import Scenario
 
 # MODEL section 2: C, N, Z, L0, dL, OSL, r, h, "final context" L0 + N * (dL + r * OSL).

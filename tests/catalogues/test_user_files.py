@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalogues import load_hardware, load_scenarios
+from pipelines.reading.catalogues import load_hardware, load_scenarios
 from schemas.errors import UserError
 
 SCENARIO = """\

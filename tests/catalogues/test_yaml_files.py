@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.yaml_files import MAX_BYTES, parse_yaml, read_yaml
+from pipelines.reading.yaml_files import MAX_BYTES, parse_yaml, read_yaml
 from schemas.errors import UserError
 
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from pipelines.catalogues import load_models, load_scenarios
+from pipelines.reading.catalogues import load_models, load_scenarios
 from schemas.scenarios import Scenario
 from transforms.equations import closed_loop, context, disaggregation, engine_steps, roofline, transfer
 

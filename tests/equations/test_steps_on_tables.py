@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.catalogues import SHIPPED, load_models
+from pipelines.reading.catalogues import SHIPPED, load_models
 from transforms.equations import disaggregation as pools
 from transforms.equations import engine_steps as steps
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.evaluations import load_evaluation
+from pipelines.reading.evaluations import load_evaluation
 from schemas.errors import UserError
 from tests.evaluation.test_errors import TABLES
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware, load_models
-from pipelines.inputs import find_files
-from pipelines.reading import read_inputs
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import find_files
+from pipelines.reading.read_inputs import read_inputs
 from schemas.frames import conform
 from transforms.evaluation import Comparison, compare_points, summarise_errors, turn_scenario
 

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware, load_models
+from pipelines.reading.catalogues import load_hardware, load_models
 from schemas.frames import empty_frame
 from tests.evaluation.test_errors import TABLES, read
 from tests.transforms.factory import shipped_points

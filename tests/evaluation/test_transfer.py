@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware, load_models
+from pipelines.reading.catalogues import load_hardware, load_models
 from tests.bench.bench_evaluation import ENGINES, METHODS, compare, configurations, read_points
 from tests.evaluation.test_errors import TABLES, read
 from transforms.agent_points.carry import Setting, carry_points

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 from playwright.sync_api import Browser
 
+from pipelines.answering.release_contents import open_contents
 from pipelines.explorer.site import Site
 from pipelines.explorer.write import write_site
 from pipelines.lake.reader import current_release
-from pipelines.release_contents import open_contents
 from tests.explorer.browser import Watched, chromium, needs_chromium, screenshot, served, watched_page
 from transforms.agent_points.prepare import prepare_points
 from transforms.agent_points.sessions import stations

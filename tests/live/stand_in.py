@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from pipelines.catalogues import SHIPPED
 from pipelines.live.questions import Question
+from pipelines.reading.catalogues import SHIPPED
 
 VERSION = "0.12.0"
 SYSTEMS = {"h200_sxm": ["sglang", "trtllm"], "h100_sxm": ["trtllm"], "gb200": []}

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalogues import load_hardware, load_models, load_scenarios
 from pipelines.live.program import Program
 from pipelines.live.questions import Question, questions
+from pipelines.reading.catalogues import load_hardware, load_models, load_scenarios
 from schemas.caches import FixedCache
 from schemas.errors import UserError
 from schemas.options import LiveOptions

@@ -9,11 +9,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.catalogues import SHIPPED
-from pipelines.inputs import open_file
 from pipelines.live.answers import answer_all
 from pipelines.live.program import Program, find_program
 from pipelines.live.questions import Question, ServingMode
+from pipelines.reading.catalogues import SHIPPED
+from pipelines.reading.inputs import open_file
 from tests.transforms.factory import judged
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalogues import SHIPPED, load_models
-from pipelines.model_configs import HEADER, config_file_of, derive_model, refreshed_models
+from pipelines.reading.catalogues import SHIPPED, load_models
+from pipelines.reading.model_configs import HEADER, config_file_of, derive_model, refreshed_models
 from schemas.models import ModelSpec
 from schemas.slugs import is_slug
 from tests.models import configs

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipelines.catalogues import load_models
 from pipelines.commands.models import app, slug_of, user_catalogue
+from pipelines.reading.catalogues import load_models
 from schemas.errors import UserError
 from schemas.slugs import is_slug
 from tests.models import configs

@@ -11,7 +11,7 @@ from typing import Literal
 
 import pytest
 
-from pipelines.catalogues import load_models
+from pipelines.reading.catalogues import load_models
 from schemas.models import ModelSpec
 
 Figure = Literal["total", "active", "with_drafts", "weight_bytes"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.catalogues import load_models
+from pipelines.reading.catalogues import load_models
 from schemas.models import AttentionGroup
 from transforms.equations.kv_memory import (
     attention_flops,

@@ -330,7 +330,7 @@ def test_a_query_reads_nothing_else_of_the_bucket(options: BuildOptions) -> None
 @pytest.mark.slow
 def test_the_same_points(options: BuildOptions, tmp_path: Path) -> None:
     """Row by row, by way of the partitions' files."""
-    from pipelines.release_contents import open_contents
+    from pipelines.answering.release_contents import open_contents
 
     build_there(options)
     here = options.model_copy(update={"out": tmp_path / "here"})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import prefect_runtime
+from pipelines.runners import prefect_runtime
 from schemas.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ sys.addaudithook(note)
 
 FLOW = """
 import json
-from pipelines.prefect_runtime import start_in_background
+from pipelines.runners.prefect_runtime import start_in_background
 
 server = start_in_background()
 from prefect import flow, task
@@ -60,7 +60,7 @@ print(json.dumps({"results": results, "artifact": json.loads(Artifact.get("squar
 
 WAIT_TO_BE_ENDED = """
 import sys, time
-from pipelines.prefect_runtime import start_in_background
+from pipelines.runners.prefect_runtime import start_in_background
 
 server = start_in_background()
 print(server._child.pid, flush=True)

@@ -37,7 +37,7 @@ def test_the_wheel_holds_the_packages_with_all_data_and_nothing_else(wheel: Path
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
     assert held == shipped_files()
-    assert {"data/hardware.yaml", "data/scenarios.yaml", "pipelines/prefect_server.py"} <= held
+    assert {"data/hardware.yaml", "data/scenarios.yaml", "pipelines/runners/prefect_server.py"} <= held
     assert {f"{package}/py.typed" for package in ("pipelines", "schemas", "transforms")} <= held
 
 

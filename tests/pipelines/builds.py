@@ -6,13 +6,13 @@ from pathlib import Path
 
 import polars as pl
 
-from pipelines import stages
-from pipelines.builder_lock import hold_lake
-from pipelines.carrying import compute
-from pipelines.catalogues import SHIPPED
-from pipelines.incremental import PartitionRecord, content_sha256, load_previous
+from pipelines.building import stages
+from pipelines.building.builder_lock import hold_lake
+from pipelines.building.carrying import compute
+from pipelines.building.incremental import PartitionRecord, content_sha256, load_previous
 from pipelines.lake.reader import current_release
 from pipelines.lake.release import begin_release
+from pipelines.reading.catalogues import SHIPPED
 from schemas.options import BuildOptions
 from schemas.tables import TABLES
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pipelines import carrying, incremental, stages
+from pipelines.building import carrying, incremental, stages
 from pipelines.lake import publish, release
 from schemas.options import BuildOptions
 from tests.pipelines import builds

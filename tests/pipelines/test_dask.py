@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.dask_runner import dask_task_runner
 from pipelines.lake.reader import current_release
+from pipelines.runners.dask_runner import dask_task_runner
 from schemas.errors import UserError
 from schemas.options import BuildOptions
 from tests.pipelines.builds import build, file_hashes, release_content, write_small_tables

@@ -17,12 +17,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines import incremental, stages
-from pipelines.inputs import open_file
+from pipelines.building import incremental, stages
 from pipelines.lake import layout
 from pipelines.lake.query import open_lake
 from pipelines.lake.reader import current_release, list_releases
 from pipelines.lake.retention import prune
+from pipelines.reading.inputs import open_file
 from schemas.errors import UserError
 from schemas.options import BuildOptions
 from tests.lake.factory import poll, publish_number

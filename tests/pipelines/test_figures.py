@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipelines import figures
+from pipelines.answering import figures
 from pipelines.cli import app
 from pipelines.lake.query import open_lake
 from schemas.errors import UserError

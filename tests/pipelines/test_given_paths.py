@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines import prefect_runtime
 from pipelines.cli import app
+from pipelines.runners import prefect_runtime
 from schemas.errors import UserError
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines import incremental, stages
-from pipelines.incremental import Key, PartitionHasher, PartitionRecord, content_sha256, load_previous
+from pipelines.building import incremental, stages
+from pipelines.building.incremental import Key, PartitionHasher, PartitionRecord, content_sha256, load_previous
 from pipelines.lake.query import open_lake
 from pipelines.lake.reader import current_release, list_releases
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from pipelines import builder_lock
-from pipelines.builder_lock import LOCK_FILE, hold_lake
+from pipelines.building import builder_lock
+from pipelines.building.builder_lock import LOCK_FILE, hold_lake
 from pipelines.lake.locks import boot_id
 from schemas.errors import UserError
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys, time
 from pathlib import Path
-from pipelines.builder_lock import hold_lake
+from pipelines.building.builder_lock import hold_lake
 with hold_lake(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -31,7 +31,7 @@ with hold_lake(Path(sys.argv[1])):
 COUNT = """
 import sys, time
 from pathlib import Path
-from pipelines.builder_lock import hold_lake
+from pipelines.building.builder_lock import hold_lake
 folder = Path(sys.argv[1])
 for _ in range(int(sys.argv[2])):
     with hold_lake(folder, wait_s=60):

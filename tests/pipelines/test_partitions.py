@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from pipelines.carrying import split_partitions
+from pipelines.building.carrying import split_partitions
 
 
 def test_every_row_is_in_the_partition_of_its_model_in_its_order_the_largest_first() -> None:

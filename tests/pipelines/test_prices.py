@@ -5,12 +5,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines import stages
-from pipelines.catalogues import load_hardware, load_prices
-from pipelines.flow import BuildReport
+from pipelines.building import stages
+from pipelines.building.flow import BuildReport
+from pipelines.building.summary import print_summary
 from pipelines.lake.query import open_lake
 from pipelines.lake.reader import current_release
-from pipelines.summary import print_summary
+from pipelines.reading.catalogues import load_hardware, load_prices
 from schemas.errors import UserError
 from schemas.options import BuildOptions
 from schemas.prices import unpriced

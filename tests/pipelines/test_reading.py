@@ -5,10 +5,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines import reading
-from pipelines.catalogues import load_hardware, load_models
-from pipelines.inputs import find_files
-from pipelines.reading import Inputs, read_inputs
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import find_files
+from pipelines.reading.read_inputs import Inputs, read_inputs
 from tests.pipelines.builds import CANDIDATES, SMALL
 
 NAMES = [f"{number}.csv" for number in range(9)]
@@ -45,6 +44,6 @@ def test_a_fault_of_the_program_in_one_file_ends_the_reading(folder: Path, monke
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr(reading, "judge_rows", broken)
+    monkeypatch.setattr("pipelines.reading.read_inputs.judge_rows", broken)
     with pytest.raises(ZeroDivisionError, match="a fault"):
         read(folder, [])

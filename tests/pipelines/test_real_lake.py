@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.inputs import find_files
+from pipelines.reading.inputs import find_files
 from schemas.catalogue import ModelCatalogue
 from schemas.fields import FIELDS
 from schemas.models import ModelSpec

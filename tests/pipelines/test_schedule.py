@@ -32,11 +32,11 @@ SERVE = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from pipelines.prefect_runtime import start_in_background
+from pipelines.runners.prefect_runtime import start_in_background
 
 server = start_in_background(scheduler=True)
 from prefect.schedules import Interval
-from pipelines.schedule import serve_builds
+from pipelines.building.schedule import serve_builds
 from schemas.options import BuildOptions, RunOptions
 
 server.wait()
@@ -150,7 +150,7 @@ def test_runs_of_an_earlier_process_are_recorded_as_crashed() -> None:
     from prefect import get_client
     from prefect.states import Completed, Running
 
-    from pipelines.schedule import DEPLOYMENT, _mark_dead_runs, scheduled_build
+    from pipelines.building.schedule import DEPLOYMENT, _mark_dead_runs, scheduled_build
 
     async def run() -> list[str]:
         async with get_client() as client:
@@ -168,7 +168,7 @@ def test_runs_of_an_earlier_process_are_recorded_as_crashed() -> None:
 def test_cron_fires_at_the_hour_of_its_time_zone() -> None:
     from prefect.server.schemas.schedules import CronSchedule
 
-    from pipelines.schedule import cron_schedule
+    from pipelines.building.schedule import cron_schedule
 
     ours = cron_schedule("30 4 * * *", "Europe/Berlin")
     served = CronSchedule.model_validate({"cron": ours.cron, "timezone": ours.timezone})
@@ -191,7 +191,7 @@ def test_cron_fires_at_the_hour_of_its_time_zone() -> None:
     ],
 )
 def test_what_is_no_schedule_is_said_in_a_sentence(cron: str, timezone: str, message: str) -> None:
-    from pipelines.schedule import cron_schedule
+    from pipelines.building.schedule import cron_schedule
 
     with pytest.raises(UserError, match=re.escape(message)):
         cron_schedule(cron, timezone)
@@ -209,7 +209,7 @@ def _options(command: str) -> list[Any]:
 
 
 def test_options_mean_the_same_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipelines.schedule import with_absolute_paths
+    from pipelines.building.schedule import with_absolute_paths
 
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").touch()
@@ -226,7 +226,7 @@ def test_options_mean_the_same_in_another_folder(tmp_path: Path, monkeypatch: py
 def test_the_deployment_file_names_the_flow_and_its_parameters() -> None:
     from prefect.flows import load_flow_from_entrypoint
 
-    from pipelines.schedule import cron_schedule, scheduled_build
+    from pipelines.building.schedule import cron_schedule, scheduled_build
 
     content = yaml.safe_load((ROOT / "prefect.yaml").read_text())
     (deployment,) = content["deployments"]

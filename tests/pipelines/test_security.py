@@ -11,12 +11,12 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from pipelines import incremental
+from pipelines.building import incremental
 from pipelines.cli import app
-from pipelines.inputs import find_files, open_file
 from pipelines.lake.parts import Part
 from pipelines.lake.query import open_lake
 from pipelines.lake.reader import current_release
+from pipelines.reading.inputs import find_files, open_file
 from schemas.errors import UserError
 from schemas.options import BuildOptions
 from tests.pipelines.builds import build, write_small_table, write_small_tables

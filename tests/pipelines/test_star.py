@@ -9,12 +9,12 @@ import duckdb
 import polars as pl
 import pytest
 
-from pipelines.catalogue_tables import hardware_table
-from pipelines.catalogues import load_hardware
+from pipelines.building.catalogue_tables import hardware_table
+from pipelines.building.star import put_aside, with_pairs
 from pipelines.lake.query import open_lake
 from pipelines.lake.reader import current_release
 from pipelines.lake.retention import relink, rollback
-from pipelines.star import put_aside, with_pairs
+from pipelines.reading.catalogues import load_hardware
 from schemas.dictionary import dictionary_table
 from schemas.fields import FIELDS
 from schemas.frames import conform, empty_frame
@@ -171,7 +171,7 @@ def test_facts_of_the_release_before_that_cannot_be_used_are_read_from_its_parts
 
 def test_facts_that_do_not_match_their_table_are_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = write_small_tables(tmp_path / "tables", rows=20)
-    monkeypatch.setattr("pipelines.carrying.put_aside", lambda release, table, rows: None)
+    monkeypatch.setattr("pipelines.building.carrying.put_aside", lambda release, table, rows: None)
     with pytest.raises(ValueError, match=r"fact_\w+: 0 rows, but \d+ in"):
         build(BuildOptions(tables=(tables,), scenarios=("code-agent",), out=tmp_path / "lake"))
 

@@ -13,7 +13,7 @@ from pipelines.lake.reader import current_release
 from tests.pipelines.builds import write_small_tables
 
 if TYPE_CHECKING:
-    from pipelines.prefect_runtime import PrefectServer
+    from pipelines.runners.prefect_runtime import PrefectServer
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,9 +11,9 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner, Result
 
+from pipelines.answering.release_contents import open_contents
 from pipelines.cli import app
 from pipelines.commands.what_if import _over_capacity
-from pipelines.release_contents import open_contents
 from schemas.errors import UserError
 from schemas.options import BuildOptions
 from schemas.scenarios import Scenario
@@ -222,7 +222,7 @@ def test_percent() -> None:
 
 def test_definitions_give_the_catalogues_back(lake: Path) -> None:
     """A release is read without the files that it was built from: entry by entry the same, and its options."""
-    from pipelines.catalogues import load_hardware, load_models
+    from pipelines.reading.catalogues import load_hardware, load_models
 
     contents = open_contents(lake)
     assert contents.hardware.entries == load_hardware().entries

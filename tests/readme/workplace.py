@@ -5,11 +5,11 @@ import stat
 import sys
 from pathlib import Path
 
-from pipelines import stages
-from pipelines.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
-from pipelines.inputs import find_files
+from pipelines.building import stages
 from pipelines.lake.release import begin_release
-from pipelines.reading import read_inputs
+from pipelines.reading.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
+from pipelines.reading.inputs import find_files
+from pipelines.reading.read_inputs import read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.options import BuildOptions
 from tests.readme.page import README, ROOT, blocks

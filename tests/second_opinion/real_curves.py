@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pipelines.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
-from pipelines.inputs import find_files
-from pipelines.reading import read_inputs
+from pipelines.reading.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
+from pipelines.reading.inputs import find_files
+from pipelines.reading.read_inputs import read_inputs
 from schemas.options import ClosedLoop, MappingOptions, RooflinePreset
 from schemas.scenarios import Scenario
 from tests.second_opinion.curve import Curve

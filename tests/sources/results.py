@@ -8,7 +8,7 @@ import hashlib
 import json
 from typing import Any
 
-from pipelines.sidecars import parse_sidecar
+from pipelines.reading.sidecars import parse_sidecar
 from schemas.sidecar import Sidecar
 from transforms.sources.formats import read_file
 from transforms.sources.rows import InputFile

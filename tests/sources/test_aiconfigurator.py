@@ -295,7 +295,7 @@ def test_every_shipped_and_shared_row_is_accepted(shared: Path) -> None:
     """A sample of each kind of table; all of them together are read by ``check``."""
     folder = shared / "tables/aiconfigurator"
     paths = [*sorted(folder.glob("candidates/*.csv.gz"))[::20], *sorted(folder.glob("runs/*/*/pareto.csv"))[::15]]
-    from pipelines.inputs import FoundFile, open_file
+    from pipelines.reading.inputs import FoundFile, open_file
 
     for path in paths:
         reading = aiconfigurator.read(open_file(FoundFile(path, path.name)))

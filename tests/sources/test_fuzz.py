@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware, load_models
+from pipelines.reading.catalogues import load_hardware, load_models
 from schemas.frames import conform, empty_frame
 from tests.sources import results
 from tests.sources.mutations import ANY, CSV_MUTATIONS, JSON_MUTATIONS, SAME, TEXT_MUTATIONS, Mutation

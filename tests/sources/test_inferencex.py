@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware, load_models
-from pipelines.inputs import FoundFile, find_files
-from pipelines.reading import Inputs, judged_files, read_inputs
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import FoundFile, find_files
+from pipelines.reading.read_inputs import Inputs, judged_files, read_inputs
 from schemas.sidecar import Sidecar
 from transforms.serving_points import judge_rows
 from transforms.sources.formats import read_file

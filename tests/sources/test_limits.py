@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.inputs import MAX_FILE_BYTES, MAX_SIDECAR_BYTES, find_files, open_file
-from pipelines.reading import MAX_REASON_CHARACTERS, read_inputs
+from pipelines.reading.inputs import MAX_FILE_BYTES, MAX_SIDECAR_BYTES, find_files, open_file
+from pipelines.reading.read_inputs import MAX_REASON_CHARACTERS, read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from tests.sources.results import AIPERF_CSV, input_file
 from tests.sources.test_aiconfigurator import MTP_TEXT, beside
@@ -44,7 +44,7 @@ def test_a_file_of_ten_gigabytes_is_not_read(tmp_path: Path) -> None:
 
 def test_a_gzip_bomb_is_unpacked_to_the_limit_and_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = 2**20
-    monkeypatch.setattr("pipelines.inputs.MAX_FILE_BYTES", limit)
+    monkeypatch.setattr("pipelines.reading.inputs.MAX_FILE_BYTES", limit)
     (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(bytes(64 * limit)))
     taken: list[int] = []
     read = gzip.GzipFile.read
@@ -191,7 +191,7 @@ def test_a_reason_is_never_the_file_itself(tmp_path: Path, monkeypatch: pytest.M
     def refuse(_: object) -> object:
         raise FileRejectedError("x" * 10**6)
 
-    monkeypatch.setattr("pipelines.reading.read_file", refuse)
+    monkeypatch.setattr("pipelines.reading.read_inputs.read_file", refuse)
     (tmp_path / "a.csv").write_text("a")
     inputs = read_inputs(find_files([tmp_path]), HardwareCatalogue(()), ModelCatalogue(()))
     assert inputs.accounts[0].rejected_reason == "x" * MAX_REASON_CHARACTERS + "..."

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.catalogues import load_hardware, load_models
+from pipelines.reading.catalogues import load_hardware, load_models
 from tests.sources.results import (
     AIPERF_CSV,
     FACTS,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.catalogues import load_hardware, load_models
-from pipelines.inputs import find_files, open_file
-from pipelines.reading import read_inputs
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import find_files, open_file
+from pipelines.reading.read_inputs import read_inputs
 from schemas.errors import UserError
 from schemas.fields import FIELDS
 from schemas.sidecar import POOL_SHAPE, SHAPE, Sidecar

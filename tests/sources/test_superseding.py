@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalogues import load_hardware, load_models
-from pipelines.inputs import FoundFile
-from pipelines.reading import Inputs, read_inputs
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import FoundFile
+from pipelines.reading.read_inputs import Inputs, read_inputs
 from tests.sources.test_inferencex import api
 from tests.transforms.factory import aic_row, csv_text
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.catalogues import load_models, load_scenarios
+from pipelines.reading.catalogues import load_models, load_scenarios
 from tests.spread.simulation import simulate
 from tests.spread.test_work import varying
 from transforms.agent_points.workload import agent_workload

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.catalogues import load_models, load_scenarios
+from pipelines.reading.catalogues import load_models, load_scenarios
 from schemas.scenarios import Scenario
 from tests.spread.simulation import simulate
 from transforms.spread.forms import Nodes, percentiles

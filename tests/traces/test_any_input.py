@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.catalogues import load_scenarios
-from pipelines.traces import FitOptions, fit_scenario, write_scenario
+from pipelines.reading.catalogues import load_scenarios
+from pipelines.reading.traces import FitOptions, fit_scenario, write_scenario
 from schemas.errors import UserError
 from transforms.traces.formats import FORMATS
 

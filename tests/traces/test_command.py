@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines import progress, traces
-from pipelines.catalogues import load_scenarios
+from pipelines import progress
 from pipelines.commands import scenarios
+from pipelines.reading import traces
+from pipelines.reading.catalogues import load_scenarios
 from schemas.errors import UserError
 from schemas.scenarios import Scenario
 

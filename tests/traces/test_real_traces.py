@@ -5,8 +5,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_models, load_scenarios, shipped_scenarios
-from pipelines.traces import FitOptions, fit_scenario
+from pipelines.reading.catalogues import load_models, load_scenarios, shipped_scenarios
+from pipelines.reading.traces import FitOptions, fit_scenario
 from schemas.scenarios import Scenario
 from schemas.trace_statistics import Spread, TraceStatistics
 from transforms.cache import constant_hit_rate

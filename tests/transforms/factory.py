@@ -6,8 +6,8 @@ from functools import cache
 
 import polars as pl
 
-from pipelines.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
-from pipelines.inputs import find_files, open_file
+from pipelines.reading.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
+from pipelines.reading.inputs import find_files, open_file
 from schemas.catalogue import HardwareCatalogue
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec

@@ -12,9 +12,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware, load_models
-from pipelines.inputs import FoundFile
-from pipelines.reading import Inputs, read_inputs
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import FoundFile
+from pipelines.reading.read_inputs import Inputs, read_inputs
 from tests.transforms.factory import agent_points, aic_row, csv_text, identity_scenario, setting
 
 SEED = 4

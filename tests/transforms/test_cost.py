@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware
+from pipelines.reading.catalogues import load_hardware
 from schemas.catalogue import HardwareCatalogue
 from schemas.prices import Price, prices_of, with_prices
 from tests.transforms.factory import MIXED_BACKENDS, article_scenario, model, shipped_points

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware
+from pipelines.reading.catalogues import load_hardware
 from schemas.models import ModelSpec
 from schemas.options import RooflinePreset
 from tests.transforms.factory import (

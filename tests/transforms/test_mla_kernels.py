@@ -7,7 +7,7 @@ Kernels of 16 heads (DeepSeek-V3 on 8 GPUs) on H200, in ms of one layer, as AICo
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware
+from pipelines.reading.catalogues import load_hardware
 from tests.transforms.factory import model, shipped_points
 from transforms.agent_points.columns import ROW_FIGURES
 from transforms.agent_points.gpu import Gpu

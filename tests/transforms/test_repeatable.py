@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_hardware
+from pipelines.reading.catalogues import load_hardware
 from schemas.options import MappingOptions
 from tests.transforms.factory import (
     agent_points,

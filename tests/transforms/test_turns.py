@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.catalogues import load_models, load_scenarios
+from pipelines.reading.catalogues import load_models, load_scenarios
 from schemas.caches import FixedCache, LeastRecentlyUsedCache, TimeToLiveCache
 from schemas.options import KvLayout, MappingOptions
 from tests.transforms.factory import article_scenario, roofline_points, setting, shipped_points

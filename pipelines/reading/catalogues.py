@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pipelines.yaml_files import YamlFile, YamlValue, read_yaml
+from pipelines.reading.yaml_files import YamlFile, YamlValue, read_yaml
 from schemas.catalogue import Catalogue, HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
 from schemas.hardware import Hardware
@@ -20,7 +20,7 @@ from schemas.suggest import did_you_mean
 
 #: The folder of the shipped catalogues. Found beside this package, not by name: a folder of the
 #: user's that happens to be called `data` must not stand in for it.
-SHIPPED: Final = Path(__file__).resolve().parents[1] / "data"
+SHIPPED: Final = Path(__file__).resolve().parents[2] / "data"
 
 _MAX_PROBLEMS_SHOWN: Final = 20
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import polars as pl
 
-from pipelines.inputs import FoundFile, open_file
+from pipelines.reading.inputs import FoundFile, open_file
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import conform, empty_frame
 from schemas.moments import as_text

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pipelines.given_paths import check_tables
-from pipelines.sidecars import sidecar_of
+from pipelines.reading.given_paths import check_tables
+from pipelines.reading.sidecars import sidecar_of
 from schemas.errors import UserError
 from schemas.sidecar import SIDECAR_NAME
 from transforms.sources.rows import FileRejectedError, InputFile

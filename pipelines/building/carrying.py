@@ -6,11 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
-from pipelines.incremental import Key, PartitionRecord
+from pipelines.building.incremental import Key, PartitionRecord
+from pipelines.building.star import put_aside
 from pipelines.lake.durable import explained
 from pipelines.lake.parts import Part, write_parts
 from pipelines.progress import progress
-from pipelines.star import put_aside
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
 from schemas.frames import conform, in_columns_of

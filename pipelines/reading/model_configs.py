@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pipelines.yaml_files import read_yaml
+from pipelines.reading.yaml_files import read_yaml
 from schemas.errors import UserError
 from schemas.models import ModelSpec
 from transforms.model_config import read_model_config

@@ -18,10 +18,10 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel
 
-from pipelines.inputs import FoundFile, open_file
 from pipelines.lake.layout import Lake, read_json
 from pipelines.lake.parts import Part, is_there
 from pipelines.lake.reader import Release, current_id
+from pipelines.reading.inputs import FoundFile, open_file
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
 from schemas.options import BuildOptions, LiveOptions, MappingOptions
@@ -200,7 +200,7 @@ def content_sha256(frame: pl.DataFrame) -> str:
 @cache
 def code_sha256() -> str:
     """A hash of the source code of this package and of the versions of the libraries that compute."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     digest = hashlib.sha256(" ".join(f"{name} {metadata.version(name)}" for name in LIBRARIES).encode())
     for folder in CODE_FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):

@@ -10,14 +10,14 @@ from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from pipelines import stages
-from pipelines.builder_lock import BuilderLock, hold_lake
-from pipelines.carrying import Job, Workplace, compute
-from pipelines.incremental import PartitionRecord, Previous, load_previous
+from pipelines.building import stages
+from pipelines.building.builder_lock import BuilderLock, hold_lake
+from pipelines.building.carrying import Job, Workplace, compute
+from pipelines.building.incremental import PartitionRecord, Previous, load_previous
 from pipelines.lake.release import ReleaseWriter, begin_release
 from pipelines.lake.retention import prune
 from pipelines.progress import progress
-from pipelines.reading import Inputs
+from pipelines.reading.read_inputs import Inputs
 from schemas.errors import UserError
 from schemas.options import BuildOptions, RunOptions
 from schemas.prices import unpriced
@@ -126,7 +126,7 @@ def task_runner(options: BuildOptions, run: RunOptions) -> TaskRunner[Any]:
     """What runs the partitions. Raises ``UserError`` where Dask is asked for and not installed."""
     if options.runner == "threads":
         return ThreadPoolTaskRunner(max_workers=THREADS)
-    from pipelines.dask_runner import dask_task_runner
+    from pipelines.runners.dask_runner import dask_task_runner
 
     runner: TaskRunner[Any] = dask_task_runner(run.dask_address)  # asks the cluster whether it is there
     return runner
@@ -182,7 +182,7 @@ def build_lake(options: BuildOptions, run: RunOptions) -> BuildReport:
 def _shares(options: BuildOptions) -> int:
     if options.runner == "threads":
         return THREADS
-    from pipelines.dask_runner import dask_threads
+    from pipelines.runners.dask_runner import dask_threads
 
     return max(THREADS, SHARES_PER_WORKER * dask_threads())
 

@@ -1,4 +1,4 @@
-"""A small Prefect API server for one process: the child that `pipelines.prefect_runtime` starts.
+"""A small Prefect API server for one process: the child that `pipelines.runners.prefect_runtime` starts.
 
 Run by path, never imported: `python -P prefect_server.py SOCKET_FD LOCK_FILE [--scheduler]`. It serves the
 listening socket that it inherits, writes `ready` to standard output when it answers, and ends when standard

@@ -15,8 +15,8 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.catalogue_tables import hardware_table, models_table, scenarios_table
-from pipelines.incremental import Key, PartitionRecord, Previous, content_sha256
+from pipelines.building.catalogue_tables import hardware_table, models_table, scenarios_table
+from pipelines.building.incremental import Key, PartitionRecord, Previous, content_sha256
 from pipelines.lake.durable import explained
 from pipelines.lake.parts import encode
 from pipelines.lake.release import ReleaseWriter

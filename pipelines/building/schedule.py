@@ -24,11 +24,11 @@ from prefect.schedules import Cron, Schedule
 from prefect.states import Crashed
 from prefect.types.entrypoint import EntrypointType
 
-from pipelines.flow import run_build
+from pipelines.building.flow import run_build
+from pipelines.building.summary import print_summary
 from pipelines.lake.places import is_remote
 from pipelines.object_store.building import workshop
-from pipelines.prefect_runtime import PrefectServer
-from pipelines.summary import print_summary
+from pipelines.runners.prefect_runtime import PrefectServer
 from schemas.errors import UserError
 from schemas.options import BuildOptions, RunOptions
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from pipelines.carrying import (
+from pipelines.building.carrying import (
     CARRYING,
     Job,
     Partition,
@@ -19,10 +19,8 @@ from pipelines.carrying import (
     split_partitions,
     synthesize_missing,
 )
-from pipelines.catalogue_tables import hardware_table, models_table, prices_table, scenarios_table
-from pipelines.catalogues import SHIPPED, load_hardware, load_models, load_prices, load_scenarios
-from pipelines.evaluations import load_evaluation
-from pipelines.incremental import (
+from pipelines.building.catalogue_tables import hardware_table, models_table, prices_table, scenarios_table
+from pipelines.building.incremental import (
     PARTITIONS_FILE,
     Key,
     PartitionHasher,
@@ -31,14 +29,16 @@ from pipelines.incremental import (
     fingerprint,
     seen_files,
 )
-from pipelines.inputs import FoundFile, find_files, with_distinct_names
+from pipelines.building.star import COLUMNS_OF, STORED, put_aside_again, write_dimensions, write_facts
 from pipelines.lake.durable import explained
 from pipelines.lake.parts import DamagedPartError, link_part, write_parts
 from pipelines.lake.release import ReleaseWriter
 from pipelines.live.asking import ask_aiconfigurator
 from pipelines.progress import progress
-from pipelines.reading import Inputs, read_inputs
-from pipelines.star import COLUMNS_OF, STORED, put_aside_again, write_dimensions, write_facts
+from pipelines.reading.catalogues import SHIPPED, load_hardware, load_models, load_prices, load_scenarios
+from pipelines.reading.evaluations import load_evaluation
+from pipelines.reading.inputs import FoundFile, find_files, with_distinct_names
+from pipelines.reading.read_inputs import Inputs, read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.dictionary import column_comments, dictionary_table, render_dictionary
 from schemas.errors import UserError

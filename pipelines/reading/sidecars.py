@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pipelines.yaml_files import YamlFile, parse_yaml, read_limited
+from pipelines.reading.yaml_files import YamlFile, parse_yaml, read_limited
 from schemas.errors import UserError
 from schemas.sentences import explain, show
 from schemas.sidecar import SIDECAR_NAME, Sidecar

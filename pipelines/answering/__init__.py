@@ -1,0 +1,1 @@
+"""A published release read back, for the commands that answer from it."""

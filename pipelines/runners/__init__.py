@@ -1,0 +1,1 @@
+"""What runs a build: Prefect without a server to keep, and Dask."""
