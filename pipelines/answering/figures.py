@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from schemas.errors import UserError
-from transforms.agent_points.feasibility import WALL_REASONS
+from transforms.agent_points.judgement.feasibility import WALL_REASONS
 
 Kind = Literal["png", "svg", "html"]
 Point = Mapping[str, Any]

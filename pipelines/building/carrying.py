@@ -18,12 +18,12 @@ from schemas.options import MappingOptions, RooflinePreset
 from schemas.scenarios import Scenario
 from schemas.tables import TABLES
 from transforms.agent_points.carry import Setting, carry_prepared
-from transforms.agent_points.idle_kv import scenario_under
+from transforms.agent_points.memory.idle_kv import scenario_under
 from transforms.agent_points.mixing import mix_components
 from transforms.agent_points.prepare import PreparedPoints, prepare_points
 from transforms.frontier import mark_frontiers
-from transforms.operating_points import operating_points
-from transforms.synthesize import synthesize_points
+from transforms.operating_points.points import operating_points
+from transforms.synthesis.points import synthesize_points
 
 CARRYING = "Carrying points to agents"
 #: Agent points that are validated and written together.

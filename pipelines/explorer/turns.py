@@ -10,9 +10,9 @@ import polars as pl
 from pipelines.answering.release_contents import ReleaseContents
 from schemas.errors import UserError
 from schemas.scenarios import Scenario
-from transforms.agent_points.idle_kv import scenario_under
+from transforms.agent_points.memory.idle_kv import scenario_under
 from transforms.agent_points.prepare import PreparedPoints, prepare_points
-from transforms.agent_points.turns import ON_HIT, ON_MISS, TurnWork, kv_is_linear, turn_differences, turn_work
+from transforms.agent_points.single_turns import ON_HIT, ON_MISS, TurnWork, kv_is_linear, turn_differences, turn_work
 
 #: A row whose published latency is not what this version carries it to has no figures by turn.
 TOLERANCE: Final = 1e-6

@@ -10,7 +10,7 @@ from schemas.errors import UserError
 from schemas.options import LiveOptions
 from schemas.scenarios import Scenario
 from schemas.suggest import nearest_few
-from transforms.agent_points.select import own_workload
+from transforms.agent_points.selection.alternatives import own_workload
 
 ServingMode = Literal["agg", "disagg"]
 DEFAULT_BACKENDS: Final = ("trtllm",)

@@ -13,11 +13,11 @@ from pipelines.reading.inputs import FoundFile, open_file
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import conform, empty_frame
 from schemas.moments import as_text
-from transforms.agentic_runs import judge_agentic
-from transforms.serving_points import judge_rows, new_points
+from transforms.serving_points.judge import judge_rows, new_points
+from transforms.serving_points.measured_agentic import judge_agentic
+from transforms.serving_points.superseding import rerun_columns, superseded
 from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, Reading
-from transforms.superseding import rerun_columns, superseded
 
 #: Files that are read at a time; each may take the memory that the limits on one file allow.
 READING_THREADS = 2

@@ -10,7 +10,7 @@ from pipelines.reading.catalogues import load_hardware
 from schemas.frames import empty_frame
 from schemas.models import ModelSpec
 from tests.transforms.factory import model
-from transforms.agent_points.private import add_private_columns
+from transforms.agent_points.rows.lookups import add_private_columns
 from transforms.agentic import MeasuredSteps
 
 MODEL = "qwen3-32b"

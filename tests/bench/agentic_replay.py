@@ -19,7 +19,7 @@ from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
 from schemas.dtypes import BYTES_PER_KV_ELEMENT
 from schemas.options import MappingOptions
-from transforms.agent_points.private import add_private_columns
+from transforms.agent_points.rows.lookups import add_private_columns
 from transforms.agentic import (
     MeasuredSteps,
     Replay,

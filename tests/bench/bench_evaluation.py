@@ -1,7 +1,7 @@
 """How far the mapping is from AIConfigurator's own estimates of agent turns, beside two plain baselines.
 
 ``python -m tests.bench.bench_evaluation [FOLDER]...``. A folder holds one folder for each hardware, model and engine
-with ``standard_*/{agg,disagg}`` and ``turn_*/{agg,disagg}``; by default ``tests/evaluation/engines``, and the fidelity
+with ``standard_*/{agg,disagg}`` and ``turn_*/{agg,disagg}``; by default ``tests/transforms/evaluation/engines``, and the fidelity
 tables that are kept outside the repository (``AGENT_PARETO_SHARED`` names their root).
 """
 
@@ -20,19 +20,19 @@ from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
 from schemas.errors import UserError
 from schemas.models import ModelSpec
+from transforms.agent_points.carriers.ratio import RatioRows
+from transforms.agent_points.carriers.roofline import RooflineRows
+from transforms.agent_points.carriers.roofline_pools import RooflinePools
+from transforms.agent_points.carriers.workload import agent_workload
 from transforms.agent_points.carry import Setting, carry_points
-from transforms.agent_points.labels import code
 from transforms.agent_points.prepare import Carrier, prepare_points
-from transforms.agent_points.ratio import RatioRows
-from transforms.agent_points.roofline_points import RooflineRows
-from transforms.agent_points.roofline_pools import RooflinePools
-from transforms.agent_points.rows import Rows
-from transforms.agent_points.workload import agent_workload
+from transforms.agent_points.rows.labels import code
+from transforms.agent_points.rows.rows import Rows
 from transforms.evaluation import FIGURES, PARTNER, Carry, Comparison, compare_points
 
 SHARED = Path(os.environ.get("AGENT_PARETO_SHARED", Path(__file__).parents[3] / "shared"))
 FIDELITY = SHARED / "tables" / "aiconfigurator" / "fidelity"
-ENGINES = Path(__file__).parents[1] / "evaluation" / "engines"
+ENGINES = Path(__file__).parents[1] / "transforms" / "evaluation" / "engines"
 _ERRORS = ("mean", "p90", "signed")
 
 

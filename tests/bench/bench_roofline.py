@@ -10,13 +10,13 @@ from pipelines.reading.catalogues import load_hardware, load_models
 from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
 from schemas.models import ModelSpec
-from transforms.agent_points.gpu import Gpu
-from transforms.agent_points.private import add_private_columns
-from transforms.agent_points.roofline_points import TurnTimes, turn_times
-from transforms.agent_points.roofline_pools import pool_times
-from transforms.agent_points.roofline_replica import RooflineReplica
-from transforms.agent_points.rows import Rows
-from transforms.agent_points.workload import Workload, table_workload
+from transforms.agent_points.carriers.roofline import TurnTimes, turn_times
+from transforms.agent_points.carriers.roofline_pools import pool_times
+from transforms.agent_points.carriers.roofline_replica import RooflineReplica
+from transforms.agent_points.carriers.workload import Workload, table_workload
+from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.lookups import add_private_columns
+from transforms.agent_points.rows.rows import Rows
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pipelines.reading.catalogues import load_scenarios
 from schemas.errors import UserError
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.idle_kv import scenario_under
+from transforms.agent_points.memory.idle_kv import scenario_under
 from transforms.equations.context import turn_profile
 
 PLAIN = (

@@ -18,7 +18,7 @@ from pipelines.lake.reader import current_release
 from tests.explorer.browser import Watched, chromium, needs_chromium, screenshot, served, watched_page
 from transforms.agent_points.prepare import prepare_points
 from transforms.agent_points.sessions import stations
-from transforms.agent_points.turns import ON_HIT, ON_MISS, turn_differences, turn_work
+from transforms.agent_points.single_turns import ON_HIT, ON_MISS, turn_differences, turn_work
 from transforms.configurations import curve_number
 from transforms.equations.kv_memory import session_bytes_on_rank
 from transforms.equations.turns import hit_differences, miss_differences, ms_per_flop

@@ -19,7 +19,7 @@ from pipelines.explorer.write import write_site
 from schemas.errors import UserError
 from schemas.fields import FIELDS
 from schemas.tables import TABLES
-from transforms.agent_points.turns import ON_HIT, ON_MISS
+from transforms.agent_points.single_turns import ON_HIT, ON_MISS
 
 EXPLORER = Path(__file__).parents[2] / "pipelines" / "explorer"
 

@@ -14,7 +14,7 @@ from schemas.options import LiveOptions
 from schemas.scenarios import Scenario
 from tests.live.stand_in import MODELS, SYSTEMS
 from tests.transforms.factory import article_scenario
-from transforms.agent_points.select import OwnWorkload, own_workload
+from transforms.agent_points.selection.alternatives import OwnWorkload, own_workload
 
 PROGRAM = Program(Path("python"), "0.12.0", SYSTEMS, MODELS)
 

@@ -13,8 +13,8 @@ from pipelines.reading.read_inputs import Inputs, read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.options import BuildOptions
 from schemas.scenarios import Scenario
+from tests.properties.test_worked_cases import case_01
 from tests.transforms.factory import csv_text
-from tests.transforms.test_cases import case_01
 
 AIC = SHIPPED / "tables" / "aiconfigurator"
 TABLE_FILES = (

@@ -17,8 +17,8 @@ from tests.second_opinion.curve import Curve
 from transforms.agent_points.carry import Setting, carry_points, carry_prepared
 from transforms.agent_points.prepare import prepare_points
 from transforms.configurations import SCHEDULE_ID
-from transforms.operating_points import operating_points
-from transforms.synthesize import synthesize_points
+from transforms.operating_points.points import operating_points
+from transforms.synthesis.points import synthesize_points
 
 CANDIDATES = SHIPPED / "tables" / "aiconfigurator" / "candidates"
 #: 70B on H100, aggregated and disaggregated; mixtures of experts with attention data parallelism on H200.

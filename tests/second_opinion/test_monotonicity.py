@@ -19,7 +19,7 @@ from tests.second_opinion.real_curves import TABLES, roofline_points, setting_of
 from transforms.agent_points.carry import carry_points, carry_prepared
 from transforms.agent_points.prepare import prepare_points
 from transforms.configurations import SCHEDULE_ID
-from transforms.operating_points import operating_points
+from transforms.operating_points.points import operating_points
 
 #: Scenarios for each source and property, the same in each run; a failing one is shown as it was drawn.
 CHOSEN = settings(max_examples=14, derandomize=True, phases=(Phase.explicit, Phase.generate))

@@ -13,8 +13,8 @@ from tests.bench.ratios import assert_same
 from tests.bench.references.figures import Constants, Inputs, Method
 from tests.bench.references.fused import FusedPass
 from tests.bench.references.plain import InPandas, OneByOne
+from tests.transforms.agent_points.judgement.test_cost import PRICED
 from tests.transforms.factory import MIXED_BACKENDS, model, shipped_points
-from tests.transforms.test_cost import PRICED
 from transforms.agent_points.carry import Setting, carry_prepared
 from transforms.agent_points.prepare import prepare_points
 

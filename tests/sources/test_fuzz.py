@@ -23,8 +23,8 @@ from tests.sources.test_aiconfigurator import AGG_ROW, DISAGG_ROW, MTP_TEXT
 from tests.sources.test_inferencex import AGENTIC_ROW, API_ROW, api
 from tests.sources.test_inferencex import DISAGG_ROW as API_DISAGG_ROW
 from tests.transforms.factory import aic_row, csv_text
-from transforms.agentic_runs import judge_agentic
-from transforms.serving_points import judge_rows
+from transforms.serving_points.judge import judge_rows
+from transforms.serving_points.measured_agentic import judge_agentic
 from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, InputFile
 

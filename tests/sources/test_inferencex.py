@@ -12,7 +12,7 @@ from pipelines.reading.catalogues import load_hardware, load_models
 from pipelines.reading.inputs import FoundFile, find_files
 from pipelines.reading.read_inputs import Inputs, judged_files, read_inputs
 from schemas.sidecar import Sidecar
-from transforms.serving_points import judge_rows
+from transforms.serving_points.judge import judge_rows
 from transforms.sources.formats import read_file
 from transforms.sources.inferencex_facts import kv_format, weight_formats
 from transforms.sources.rows import FileRejectedError, InputFile, Reading

@@ -24,7 +24,7 @@ from tests.sources.results import (
     sglang_record,
     vllm_record,
 )
-from transforms.serving_points import judge_rows
+from transforms.serving_points.judge import judge_rows
 from transforms.sources.formats import read_file
 from transforms.sources.rows import ROW_SCHEMA, FileRejectedError
 

@@ -16,11 +16,11 @@ from schemas.scenarios import Scenario
 from transforms.agent_points.carry import Setting, carry_points, carry_prepared
 from transforms.agent_points.prepare import prepare_points
 from transforms.frontier import mark_frontiers
-from transforms.operating_points import operating_points
-from transforms.serving_points import judge_rows, new_points
+from transforms.operating_points.points import operating_points
+from transforms.serving_points.judge import judge_rows, new_points
 from transforms.sources.formats import read_file
 from transforms.sources.rows import InputFile
-from transforms.synthesize import synthesize_points
+from transforms.synthesis.points import synthesize_points
 
 TABLES = SHIPPED / "tables" / "aiconfigurator"
 #: The run that mixes TRT-LLM, vLLM and SGLang rows, agg and disagg.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transforms.agent_points.last_answer import LastAnswer
+from transforms.agent_points.carriers.last_answer import LastAnswer
 from transforms.runs import begins_run
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.cache_survival import ServiceAtHitRates, cache_figures, evicting_memory
-from transforms.agent_points.idle_kv import reload_ms
-from transforms.agent_points.rows import Array, Rows
+from transforms.agent_points.memory.eviction import ServiceAtHitRates, cache_figures, evicting_memory
+from transforms.agent_points.memory.idle_kv import reload_ms
+from transforms.agent_points.rows.rows import Array, Rows
 from transforms.agent_points.service import SERVICE_FIGURES, Service, at_end
 from transforms.cache import OverHitRates, constant_hit_rate, evicting_model
 

@@ -12,9 +12,9 @@ from schemas.mixes import task_shares, turn_shares
 from schemas.models import ModelSpec
 from schemas.scenarios import Scenario
 from schemas.tables import TABLES
-from transforms.agent_points.columns import PREFILL_SLOPES
-from transforms.agent_points.rows import Rows
-from transforms.agent_points.workload import agent_workload
+from transforms.agent_points.carriers.workload import agent_workload
+from transforms.agent_points.rows.columns import PREFILL_SLOPES
+from transforms.agent_points.rows.rows import Rows
 from transforms.equations import closed_loop as loop
 from transforms.numbers import Number, maximum
 

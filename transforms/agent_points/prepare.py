@@ -11,19 +11,19 @@ from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.aggregated import EngineSteps
-from transforms.agent_points.columns import ROW_FIGURES
-from transforms.agent_points.curves import Curves
-from transforms.agent_points.disaggregated import Pools
-from transforms.agent_points.evidence import batch_range_number
-from transforms.agent_points.last_answer import LastAnswer
-from transforms.agent_points.private import Lookups, add_private_columns
-from transforms.agent_points.ratio import RatioRows
-from transforms.agent_points.roofline_points import RooflineRows
-from transforms.agent_points.roofline_pools import RooflinePools
-from transforms.agent_points.rows import Configurations, Flags, Indices, Rows
-from transforms.agent_points.select import Alternatives, Choice
-from transforms.agent_points.workload import Prefill, Workload
+from transforms.agent_points.carriers.engine_steps import EngineSteps
+from transforms.agent_points.carriers.last_answer import LastAnswer
+from transforms.agent_points.carriers.pools import Pools
+from transforms.agent_points.carriers.ratio import RatioRows
+from transforms.agent_points.carriers.roofline import RooflineRows
+from transforms.agent_points.carriers.roofline_pools import RooflinePools
+from transforms.agent_points.carriers.workload import Prefill, Workload
+from transforms.agent_points.curve.curves import Curves
+from transforms.agent_points.judgement.evidence import batch_range_number
+from transforms.agent_points.rows.columns import ROW_FIGURES
+from transforms.agent_points.rows.lookups import Lookups, add_private_columns
+from transforms.agent_points.rows.rows import Configurations, Flags, Indices, Rows
+from transforms.agent_points.selection.alternatives import Alternatives, Choice
 from transforms.cache import never_misses
 from transforms.configurations import CONFIGURATION_ID, curve_order, number_configurations, roofline_preset
 from transforms.numbers import Number

@@ -8,12 +8,12 @@ import numpy as np
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.columns import TURN_FIGURES
-from transforms.agent_points.labels import code
+from transforms.agent_points.carriers.workload import AgentTurns, agent_turns
 from transforms.agent_points.prepare import Part
-from transforms.agent_points.rows import Array, Flags, Rows
-from transforms.agent_points.select import direct_figures
-from transforms.agent_points.workload import AgentTurns, agent_turns
+from transforms.agent_points.rows.columns import TURN_FIGURES
+from transforms.agent_points.rows.labels import code
+from transforms.agent_points.rows.rows import Array, Flags, Rows
+from transforms.agent_points.selection.alternatives import direct_figures
 from transforms.numbers import Number
 
 SERVICE_FIGURES = (*TURN_FIGURES, "serving_requests_per_s")

@@ -3,7 +3,7 @@
 import polars as pl
 
 from schemas.scenarios import Scenario
-from transforms.agent_points.rows import Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.equations import closed_loop as loop
 from transforms.numbers import where
 

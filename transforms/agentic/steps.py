@@ -16,9 +16,9 @@ import numpy.typing as npt
 import polars as pl
 
 from schemas.models import ModelSpec
-from transforms.agent_points.gpu import Gpu, Pool
-from transforms.agent_points.rows import Rows
-from transforms.agent_points.step_parts import StepParts
+from transforms.agent_points.carriers.step_parts import StepParts
+from transforms.agent_points.rows.gpu import Gpu, Pool
+from transforms.agent_points.rows.rows import Rows
 from transforms.equations.kv_memory import attention_flops
 
 Array = npt.NDArray[np.float64]

@@ -13,8 +13,8 @@ What is exact, against carrying the serving points anew:
 - Another hit rate: exact at 0, 1 and the published rate. Between them the latency and the time per request are taken
   as linear. They bend where a mixed step meets its floor, where a step's time is not linear in its tokens, and where
   the other pool of a disaggregated replica becomes the slower one. On shipped tables at hit rates of 0.3 to 0.9
-  (``tests/transforms/test_what_if.py``): mean error 0.0 to 2.3 % by table and scenario, single rows of small models
-  up to 33 % too slow, at most 8 % too fast; roofline points exact.
+  (``tests/transforms/equations/test_what_if.py``): mean error 0.0 to 2.3 % by table and scenario, single rows of small
+  models up to 33 % too slow, at most 8 % too fast; roofline points exact.
 
 TTFT and TPOT one by one, and the first and last turn, do not follow from these columns at another hit rate.
 """

@@ -4,8 +4,8 @@ from typing import Final
 
 import polars as pl
 
-from transforms.agent_points.columns import CLIFF_OF_HIT_RATE, TURN_FIGURES
-from transforms.agent_points.feasibility import WALL_REASONS
+from transforms.agent_points.judgement.feasibility import WALL_REASONS
+from transforms.agent_points.rows.columns import CLIFF_OF_HIT_RATE, TURN_FIGURES
 from transforms.agent_points.sessions import stations
 from transforms.configurations import curve_number
 from transforms.equations import closed_loop as loop

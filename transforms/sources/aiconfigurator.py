@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from transforms.rules import Rule, flag_rows, rounding_error
+from transforms.serving_points.rules import Rule, flag_rows, rounding_error
 from transforms.sources.aiconfigurator_columns import ATTENTION, KV, WEIGHTS, is_disaggregated, release
 from transforms.sources.aiconfigurator_drafts import Drafts, add_drafts, drafts_beside
 from transforms.sources.rows import FileRejectedError, InputFile, Reading, as_rows

@@ -13,7 +13,7 @@ import polars as pl
 import yaml
 
 from schemas.sentences import show
-from transforms.rules import Rule, flag_rows
+from transforms.serving_points.rules import Rule, flag_rows
 from transforms.sources.rows import FileRejectedError
 
 CONFIG_NAME: Final = "exp_config.yaml"

@@ -9,7 +9,7 @@ from schemas.dtypes import KV_DTYPES, WEIGHT_DTYPES
 from schemas.fields import FIELDS
 from schemas.moments import as_text
 from schemas.sidecar import POOL_SHAPE, SHAPE, Sidecar
-from transforms.rules import Rule, flag_rows
+from transforms.serving_points.rules import Rule, flag_rows
 from transforms.sources.rows import LARGEST_COUNT
 
 #: Measured mean length over the nominal one that ``source.yaml`` names: lengths are drawn up to the

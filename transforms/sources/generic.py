@@ -14,7 +14,7 @@ import pyarrow.parquet
 
 from schemas.sidecar import Column, Sidecar
 from schemas.suggest import did_you_mean
-from transforms.rules import Rule, flag_rows
+from transforms.serving_points.rules import Rule, flag_rows
 from transforms.sources.measured import RUN_SCHEMA, as_serving_rows
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
 from transforms.sources.text import MAX_COLUMNS, header_of, listed, read_csv, refuse_patterns

@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from schemas.sidecar import Sidecar
-from transforms.rules import Rule, flag_rows
+from transforms.serving_points.rules import Rule, flag_rows
 from transforms.sources.facts import (
     COUNTS,
     LENGTHS,

@@ -8,7 +8,7 @@ import polars as pl
 
 from schemas.fields import FIELDS
 from schemas.sidecar import Sidecar
-from transforms.rules import Rule, flag_rows
+from transforms.serving_points.rules import Rule, flag_rows
 
 #: Columns of a row as a format gives it; a column that a format does not know is NULL.
 #: Hardware and model are still the input's own words.

@@ -10,21 +10,21 @@ import polars as pl
 
 from schemas.models import ModelSpec
 from schemas.scenarios import Scenario
-from transforms.agent_points.aggregated import EngineSteps
+from transforms.agent_points.carriers.engine_steps import EngineSteps
+from transforms.agent_points.carriers.linear_work import LinearCurves
+from transforms.agent_points.carriers.workload import AgentTurns, agent_turns
 from transforms.agent_points.carry import Setting
-from transforms.agent_points.columns import ROW_FIGURES
-from transforms.agent_points.evidence import batch_range_number
-from transforms.agent_points.gpu import Gpu
-from transforms.agent_points.linear_work import LinearCurves
+from transforms.agent_points.judgement.evidence import batch_range_number
 from transforms.agent_points.prepare import PreparedPoints
-from transforms.agent_points.private import add_private_columns
-from transforms.agent_points.rows import Rows
-from transforms.agent_points.workload import AgentTurns, agent_turns
+from transforms.agent_points.rows.columns import ROW_FIGURES
+from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.lookups import add_private_columns
+from transforms.agent_points.rows.rows import Rows
 from transforms.cache import constant_hit_rate
 from transforms.equations import kv_memory as kv
 from transforms.equations import transfer
 from transforms.equations.context import turn_profile
-from transforms.peaks import least_flops_per_s
+from transforms.serving_points.peaks import least_flops_per_s
 from transforms.spread.work import ScenarioNodes, scenario_nodes
 
 Array = npt.NDArray[np.float64]

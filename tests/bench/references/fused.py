@@ -7,11 +7,11 @@ import numpy as np
 from tests.bench.references.figures import COMPARED, RESERVE, TOLERANCE, Constants, Figures, Inputs
 from tests.bench.references.fused_turns import FusedTurns, fused_turns
 from tests.bench.references.spread import FusedSpread
-from transforms.agent_points import expected_errors as evaluated
-from transforms.agent_points.evidence import RANGES, workload_is_near
-from transforms.agent_points.labels import code
+from transforms.agent_points.judgement import expected_errors as evaluated
+from transforms.agent_points.judgement.evidence import RANGES, workload_is_near
+from transforms.agent_points.rows.labels import code
 from transforms.equations import kv_memory as kv
-from transforms.peaks import PEAK_TOLERANCE
+from transforms.serving_points.peaks import PEAK_TOLERANCE
 
 #: Rows at a time.
 BLOCK: Final = 4_096

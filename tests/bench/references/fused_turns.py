@@ -7,8 +7,8 @@ import numpy as np
 
 from schemas.models import ModelSpec
 from tests.bench.references.figures import Array, Constants, Figures, Inputs
-from transforms.agent_points.linear_work import LinearCurves
-from transforms.agent_points.workload import Prefill
+from transforms.agent_points.carriers.linear_work import LinearCurves
+from transforms.agent_points.carriers.workload import Prefill
 from transforms.equations import transfer
 from transforms.equations.engine_steps import mixed_steps, ttft_queue_factor
 from transforms.equations.roofline import ELEMENTWISE_OVERHEAD

@@ -12,11 +12,11 @@ import pandas
 from tests.bench.references.figures import RESERVE, TOLERANCE, Constants, Figures, Inputs
 from tests.bench.references.plain_turns import Operations, turns_by_ratio, turns_from_steps
 from tests.bench.references.spread import spread_of_columns, spread_of_point
-from transforms.agent_points import expected_errors as evaluated
-from transforms.agent_points.evidence import RANGES, workload_is_near
-from transforms.agent_points.labels import code
+from transforms.agent_points.judgement import expected_errors as evaluated
+from transforms.agent_points.judgement.evidence import RANGES, workload_is_near
+from transforms.agent_points.rows.labels import code
 from transforms.equations import kv_memory as kv
-from transforms.peaks import PEAK_TOLERANCE
+from transforms.serving_points.peaks import PEAK_TOLERANCE
 
 
 class InPandas:

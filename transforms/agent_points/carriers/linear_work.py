@@ -1,0 +1,112 @@
+"""The linear work of a prefill over its tokens, as all rows of one deployment tell it.
+
+Linear work is what a step that prefills takes beside attention: products with weights, collectives,
+launches. Rows that prefill one, two or more requests in a step, and tables of several prompt lengths, are
+samples of one curve; between them it is read off, beyond them one read of the weights is what stays fixed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from transforms.agent_points.rows.rows import Array, Flags, Indices
+from transforms.equations.transfer import fixed_part_ms, growth_ms_per_token
+from transforms.numbers import Number, maximum, where
+
+#: Two samples make a line if the higher has so many times the tokens of the lower.
+FAR_APART = 1.2
+
+
+@dataclass(frozen=True)
+class LinearCurves:
+    """The curves of some deployments, each in straight pieces: below its first sample, between two, beyond its last.
+
+    ``ends_at_tokens``, ``intercept_ms`` and ``slope_ms``: of the pieces, a row for each deployment, as many columns as
+    the most pieces need, a power of two; what a deployment has fewer ends at infinity, its last piece too. Samples are
+    as many as prompts in a step and prompt lengths go together, some tens. ``deployment``: the place of each row's. A
+    deployment without samples has NaN.
+    """
+
+    ends_at_tokens: Array
+    intercept_ms: Array
+    slope_ms: Array
+    deployment: Indices
+
+    @classmethod
+    def of_rows(cls, rows: pl.DataFrame, of: str) -> "LinearCurves":
+        """Needs ``_prompt_tokens``, ``_step_tokens``, ``_linear`` and ``_weight_read`` of rows taken apart.
+
+        One sample for each deployment (column ``of``) and number of prompt tokens in a step.
+        """
+        rows = rows.with_columns(pl.col(of).rank("dense").cast(pl.Int64) - 1)
+        samples = (
+            rows.filter(pl.col("_linear") > 0)
+            .group_by(of, "_prompt_tokens", maintain_order=True)
+            .agg(
+                _tokens=pl.col("_step_tokens").mean(),
+                _ms=pl.col("_linear").mean(),
+                _weight_read=pl.col("_weight_read").mean(),
+            )
+            .sort(of, "_tokens")
+            # more tokens are never less work
+            .with_columns(pl.col("_ms").cum_max().over(of))
+            .with_columns(_fixed=_fixed_at_sample(of))
+        )
+        deployment = rows[of].to_numpy()
+        figures = (samples[name].to_numpy() for name in (of, "_tokens", "_ms", "_fixed"))
+        return cls(*_pieces(int(deployment.max(initial=-1)) + 1, *figures), deployment)
+
+    def take(self, which: Flags | Indices) -> "LinearCurves":
+        """The curves of those rows."""
+        return LinearCurves(self.ends_at_tokens, self.intercept_ms, self.slope_ms, self.deployment[which])
+
+    def at(self, tokens: Array) -> Array:
+        """The curve of each row's deployment at so many ``tokens`` of a step, in ms; NaN where it has no sample."""
+        width = self.ends_at_tokens.shape[1]
+        ends, intercept, slope = (each.ravel() for each in (self.ends_at_tokens, self.intercept_ms, self.slope_ms))
+        piece = self.deployment * width
+        half = width // 2
+        while half:  # the first piece that ends beyond the tokens
+            piece += half * (ends[piece + (half - 1)] <= tokens)
+            half //= 2
+        return np.asarray(intercept[piece] + slope[piece] * tokens)
+
+
+def _pieces(
+    deployments: int, deployment: Indices, tokens: Array, ms: Array, fixed_ms: Array
+) -> tuple[Array, Array, Array]:
+    """End, intercept and slope of the pieces that samples make, those of a deployment in the order of their tokens."""
+    counts = np.bincount(deployment, minlength=deployments)
+    width = 1 << int(counts.max(initial=0)).bit_length()
+    ends = np.full((deployments, width), np.inf)
+    intercept, slope = np.full((2, deployments, width), np.nan)
+    number = np.arange(len(tokens)) - (np.cumsum(counts) - counts)[deployment]
+    ends[deployment, number] = tokens
+    growth = growth_ms_per_token(ms, fixed_ms, tokens)
+    for sample, piece in ((np.flatnonzero(number == 0), 0), (np.flatnonzero(number == counts[deployment] - 1), 1)):
+        of_piece = deployment[sample], number[sample] + piece
+        intercept[of_piece], slope[of_piece] = fixed_ms[sample], growth[sample]
+    high = np.flatnonzero(number > 0)
+    low, apart = high - 1, tokens[high] - tokens[high - 1]
+    between = np.divide(ms[high] - ms[low], apart, out=np.zeros(len(high)), where=apart > 0)
+    of_piece = deployment[high], number[high]
+    intercept[of_piece], slope[of_piece] = ms[low] - between * tokens[low], between
+    return ends, intercept, slope
+
+
+def moved_linear_ms(linear_ms: Number, curve_before_ms: Number, curve_after_ms: Number) -> Number:
+    """A row's linear work moved along its deployment's curve: its own distance from the curve is kept."""
+    return where(linear_ms > 0, linear_ms * curve_after_ms / curve_before_ms, 0.0)
+
+
+def _fixed_at_sample(of: str) -> Number:
+    """What stays fixed when a sample is moved beyond the others: one read of the weights. At the highest of
+    several, what the line through the two highest leaves at no token speaks too, where it says more: the mean
+    of both, as a line through two samples bends with either."""
+    c = pl.col
+    lower_tokens, lower_ms = (c(name).shift(1).over(of) for name in ("_tokens", "_ms"))
+    slope = (c("_ms") - lower_ms) / (c("_tokens") - lower_tokens)
+    far_apart = c("_tokens") >= FAR_APART * lower_tokens
+    of_line = pl.when(far_apart).then(c("_ms") - slope * c("_tokens")).fill_null(0.0)
+    return fixed_part_ms(c("_ms"), (c("_weight_read") + maximum(c("_weight_read"), of_line)) / 2)

@@ -1,0 +1,161 @@
+"""Disaggregated rows: both pools moved to the agent's workload apart, and matched again (MODEL 5.2)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from schemas.models import ModelSpec
+from transforms.agent_points.carriers.linear_work import LinearCurves, moved_linear_ms
+from transforms.agent_points.carriers.measured_reads import read_corrections
+from transforms.agent_points.carriers.step_parts import StepParts
+from transforms.agent_points.carriers.workload import Prefill, Workload
+from transforms.agent_points.rows.columns import turn_figures
+from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.rows import Flags, Indices, Rows
+from transforms.equations import disaggregation as pools
+from transforms.equations.kv_memory import attention_flops, kv_bytes
+from transforms.equations.transfer import moved_decode_step_ms, priced_share
+from transforms.numbers import Number, maximum, where
+
+#: What makes two workers of a pool alike.
+_PREFILL_WORKER = ("prefill_tp", "prefill_pp", "prefill_dp", "prefill_cp", "prefill_moe_tp", "prefill_moe_ep")
+_DECODE_WORKER = ("decode_tp", "decode_pp", "decode_dp", "decode_cp", "decode_moe_tp", "decode_moe_ep")
+_MAKE = (
+    "source",
+    "tool_version",
+    "prefill_hardware",
+    "decode_hardware",
+    "linear_dtype",
+    "expert_dtype",
+    "kv_dtype",
+    "attention_dtype",
+    "backend",
+    "backend_version",
+)
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Rows of disaggregated replicas, their pools taken apart; all rows are of one model."""
+
+    method: ClassVar[str] = "transfer"
+    rows: Rows
+    spec: ModelSpec
+    curves: LinearCurves
+
+    @classmethod
+    def taken_apart(cls, rows: Rows, spec: ModelSpec) -> "Pools":
+        """The rows' pools in their parts, as ``aggregated.EngineSteps`` does with mixed steps."""
+        rows = _with_parts(rows, spec)
+        names = ("_prompt_tokens", "_step_tokens", "_linear", "_weight_read", "_t_decode", "_context", "_read_before")
+        told = (
+            rows.select(["batch_per_rank", *_MAKE, *_PREFILL_WORKER, *_DECODE_WORKER])
+            .select(
+                "batch_per_rank",
+                _prefill_worker=pl.struct(_MAKE + _PREFILL_WORKER).rank("dense"),
+                _decode_worker=pl.struct(_MAKE + _DECODE_WORKER).rank("dense"),
+            )
+            .with_columns(pl.Series(name, rows[name], nan_to_null=True) for name in names)
+        )
+        curves = LinearCurves.of_rows(told, "_prefill_worker")
+        rows = rows.with_private(
+            _read_correction=read_corrections(told, "_decode_worker"), _linear_before=curves.at(rows["_step_tokens"])
+        )
+        return cls(rows, spec, curves)
+
+    def take(self, which: Flags | Indices) -> "Pools":
+        """Those of the rows; what the others have told of them stays."""
+        return Pools(self.rows.take(which), self.spec, self.curves.take(which))
+
+    def carry(self, workload: Workload) -> dict[str, Number]:
+        """Both pools at the agent's workload, matched again: turn figures and ``serving_requests_per_s``.
+
+        ``workload`` is that of a prefill pool that has not seen the output. The row's TTFT carries the handover of
+        its own new tokens; what an agent hands over beyond them is added.
+        """
+        rows, prefill_gpu = self.rows, Gpu.of_rows(self.rows, "prefill")
+        prefill = StepParts(self.spec, rows, prefill_gpu, "prefill_")
+        decode = StepParts(self.spec, rows, Gpu.of_rows(rows, "decode"), "decode_")
+        batch = rows["prefill_batch"]
+        correction, output = rows["_read_correction"], workload.output_tokens
+
+        def prefill_ms(turn: Prefill) -> Number:
+            attention = prefill.prefill_attention_ms(batch, turn.attention_flops)
+            return self._linear_ms(turn) + rows["_attention_share"] * attention
+
+        mean_ms = prefill_ms(workload.mean)
+
+        def ttft_ms(turn: Prefill) -> Number:
+            return self._ttft_ms(turn, mean_ms if turn is workload.mean else prefill_ms(turn), prefill_gpu)
+
+        step = moved_decode_step_ms(
+            rows["_t_decode"],
+            correction * rows["_read_before"],
+            correction * decode.decode_attention_ms(rows["decode_batch"], workload.decode_context_tokens),
+        )
+        tpot = step / rows["accepted_tokens"]
+        mean, first, last = workload.of_each_turn(ttft_ms)
+        before = matched_replica_rate(rows, rows["_prefill_before"], rows["row_tpot_ms"], rows["osl_tokens"])
+        after = matched_replica_rate(rows, mean_ms, tpot, output)
+        # a table's throughput is within its rounding of its own pools: keep the table's
+        return {
+            **turn_figures(mean, first, last, tpot, output),
+            "serving_requests_per_s": after * rows["row_requests_per_s"] / before,
+        }
+
+    def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
+        """Of a batch of prefills, its queueing and the handover, between two of them."""
+        rows, gpu = self.rows, Gpu.of_rows(self.rows, "prefill")
+        less, more = (self._ttft_ms(turn, self._linear_ms(turn), gpu) for turn in (light, heavy))
+        attention = StepParts(self.spec, rows, gpu, "prefill_").prefill_attention_ms(rows["prefill_batch"], 1.0)
+        per_flop = pools.TTFT_QUEUE_FACTOR * rows["_attention_share"] * attention
+        return (more - less) / (heavy.new_tokens - light.new_tokens), per_flop
+
+    def _linear_ms(self, turn: Prefill) -> Number:
+        after = self.curves.at(self.rows["prefill_batch"] * turn.new_tokens)
+        return moved_linear_ms(self.rows["_linear"], self.rows["_linear_before"], after)
+
+    def _ttft_ms(self, turn: Prefill, prefill_ms: Number, prefill_gpu: Gpu) -> Number:
+        rows = self.rows
+        more_tokens = maximum(turn.new_tokens - (rows["isl_tokens"] - rows["prefix_tokens"]), 0.0)
+        moved = kv_bytes(self.spec.attention, more_tokens, rows["_kv_element_bytes"])
+        handover = pools.handover_ms(moved, rows["prefill_tp"], link_bytes_per_s(rows, prefill_gpu))
+        return prefill_ms * pools.TTFT_QUEUE_FACTOR + handover
+
+
+def matched_replica_rate(rows: Rows, prefill_ms: Number, tpot_ms: Number, osl_tokens: Number) -> Number:
+    """Requests a second of a row's replica from the times of its pools."""
+    per_prefill_worker = rows["prefill_batch"] * rows["prefill_dp"]
+    per_decode_worker = rows["decode_batch"] * rows["decode_dp"] * rows["decode_pp"]
+    return pools.matched_rate(
+        pools.prefill_pool_rate(rows["prefill_workers"], per_prefill_worker, prefill_ms),
+        pools.decode_pool_rate(rows["decode_workers"], per_decode_worker, tpot_ms, osl_tokens),
+    )
+
+
+def _with_parts(rows: Rows, spec: ModelSpec) -> Rows:
+    prefill = StepParts(spec, rows, Gpu.of_rows(rows, "prefill"), "prefill_")
+    decode = StepParts(spec, rows, Gpu.of_rows(rows, "decode"), "decode_")
+    isl, prefix, batch = rows["isl_tokens"], rows["prefix_tokens"], rows["prefill_batch"]
+    new, context = isl - prefix, isl + rows["osl_tokens"] / 2
+    before = pools.prefill_of_row_ms(rows["row_ttft_ms"])
+    attention = prefill.prefill_attention_ms(batch, attention_flops(spec.attention, prefix, new))
+    share = priced_share(before, attention)
+    return rows.with_private(
+        _prefill_before=before,
+        _prompt_tokens=batch * new,
+        _step_tokens=batch * new,
+        _context=context,
+        _t_decode=rows["row_tpot_ms"] * rows["accepted_tokens"],
+        # a prefill worker's own decode step is in no row
+        _weight_read=prefill.dense_read_ms + prefill.experts_read_ms,
+        _attention_share=share,
+        _linear=before - share * attention,
+        _read_before=decode.decode_attention_ms(rows["decode_batch"], context),
+    )
+
+
+def link_bytes_per_s(rows: Rows, gpu: Gpu) -> Number:
+    """The link between the pools: the scale-up network where the replica fits it, else the one between nodes."""
+    return where(rows["gpus_per_replica"] <= gpu.scale_up_gpus, gpu.scale_up_bytes_per_s, gpu.scale_out_bytes_per_s)

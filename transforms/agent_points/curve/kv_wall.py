@@ -1,0 +1,60 @@
+"""The point at which a curve meets the KV wall (MODEL section 5.6)."""
+
+import numpy as np
+
+from schemas.scenarios import Scenario
+from transforms.agent_points.curve.curves import Curves
+from transforms.agent_points.judgement.feasibility import is_at_wall
+from transforms.agent_points.rows.columns import BETWEEN_ROWS, CLIFF_OF_HIT_RATE, with_own_rate
+from transforms.agent_points.rows.rows import Indices, Rows
+from transforms.equations import closed_loop as loop
+from transforms.equations.curve import sessions_at_wall
+from transforms.numbers import Number
+from transforms.runs import begins_run
+
+
+def crossings(rows: Rows, curves: Curves) -> tuple[Indices, Indices]:
+    """For each curve that crosses its wall, its last row that fits, and the next.
+
+    Only rows whose one fault is the wall take part; a wall below a curve's first row gives none.
+    """
+    feasible, sessions = rows["feasible"], rows["sessions"]
+    order = curves.in_order(sessions, np.flatnonzero(feasible | is_at_wall(rows)))
+    here, following = order[:-1], order[1:]
+    same_curve = curves.number[here] == curves.number[following]
+    crosses = same_curve & feasible[here] & ~feasible[following] & (sessions[following] > sessions[here])
+    here, following = here[crosses], following[crosses]
+    first = begins_run(curves.number[here])
+    return here[first], following[first]
+
+
+def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loop.ClosedLoop) -> Rows:
+    """One new row for each curve that crosses its wall: sessions = what memory holds there.
+
+    Between the last row that fits and the next, TTFT and TPOT are linear in the sessions. The rows
+    have the turn figures, ``sessions`` and ``serving_requests_per_s``; what follows from these is
+    left to the steps that make it. A curve that crosses its wall where its cache's hit rate falls has none.
+    """
+    low, high = (rows.take(places) for places in crossings(rows, curves))
+    latency_s, next_latency_s = low["turn_latency_ms"] / 1e3, high["turn_latency_ms"] / 1e3
+    # no limit for what is in flight: an infinite one
+    slots = np.nan_to_num(low["_in_flight_slots"], nan=np.inf)
+    # the sessions of a mix change with the load, and with them what one of them takes
+    parked = np.minimum(low["_parked_limit"], high["_parked_limit"])
+    sessions = sessions_at_wall(
+        low["sessions"], latency_s, high["sessions"], next_latency_s, scenario.think_time_s, parked, slots
+    )
+    # at the wall itself the row is the point already; across a cache's cliff no figure is known
+    falls = np.abs(high["cache_hit_rate"] - low["cache_hit_rate"]) > CLIFF_OF_HIT_RATE
+    beyond = (sessions > low["sessions"]) & ~falls
+    low, high, sessions = low.take(beyond), high.take(beyond), sessions[beyond]
+    share = (sessions - low["sessions"]) / (high["sessions"] - low["sessions"])
+    turn = {name: _between(low[name], high[name], share) for name in BETWEEN_ROWS}
+    latency_s = turn["turn_latency_ms"] / 1e3
+    rho = loop.activity_fraction(latency_s, scenario.think_time_s)
+    in_flight = loop.in_flight_of_sessions(sessions, rho, low["_stations"], closed_loop)
+    return low.with_figures({**turn, **with_own_rate(turn, in_flight / latency_s)}, sessions=sessions)
+
+
+def _between(low: Number, high: Number, share: Number) -> Number:
+    return low + share * (high - low) if isinstance(low, np.ndarray) else low

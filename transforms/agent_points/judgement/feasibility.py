@@ -1,0 +1,88 @@
+"""Whether a point can be run, the first reason against it, and the limit that stops its curve."""
+
+import math
+
+import numpy as np
+
+from schemas.models import ModelSpec
+from schemas.options import MappingOptions
+from schemas.scenarios import Scenario
+from transforms.agent_points.curve.curves import Curves
+from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.labels import LABELS, code
+from transforms.agent_points.rows.rows import Flags, Rows
+from transforms.numbers import maximum, where
+from transforms.serving_points.peaks import PEAK_TOLERANCE, least_flops_per_s
+
+#: A figure on the wall itself must not fall over it by rounding.
+WALL_TOLERANCE = 1e-9
+#: Reasons that a lower load mends.
+WALL_REASONS = ("kv_capacity", "kv_capacity_below_table", "host_memory_capacity")
+#: Reasons that no load mends, and the limit that they name.
+STATIC_LIMITS = {
+    "weights_do_not_fit": "weights",
+    "context_too_long": "context_length",
+    "replica_larger_than_cluster": "cluster_size",
+}
+
+
+def judge_points(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
+    """Adds ``infeasible_reason``, ``feasible``, ``kv_utilization_fraction``, the cluster view."""
+    gpus, sessions, holds = rows["gpus_per_replica"], rows["sessions"], rows["max_sessions"]
+    of = rows.configurations
+    prefill_gpu, decode_gpu = Gpu.of_rows(of.rows, "prefill"), Gpu.of_rows(of.rows, "decode")
+    card = of.to_rows(maximum(prefill_gpu.hbm_bytes, decode_gpu.hbm_bytes))
+    fastest = of.to_rows(maximum(prefill_gpu.fastest_flops_per_s, decode_gpu.fastest_flops_per_s))
+    longest = math.inf if spec.max_context_tokens is None else spec.max_context_tokens
+    tokens = rows["prefill_tokens_per_turn"] + scenario.output_tokens_per_turn - 1
+    flops_per_s = least_flops_per_s(spec, tokens, rows["turns_per_s_per_gpu"])
+    replicas = np.nan if options.cluster_gpus is None else np.floor_divide(options.cluster_gpus, gpus)
+    over_wall = sessions > holds * (1 + WALL_TOLERANCE)
+    reasons = {  # the first one counts
+        "weights_do_not_fit": ~rows["_weights_fit"],
+        "context_too_long": scenario.peak_context_tokens > longest,
+        "replica_larger_than_cluster": replicas == 0,
+        "table_memory_exceeds_gpu": rows["memory_bytes_per_gpu"] > card,
+        "above_peak_flops": flops_per_s > fastest * (1 + PEAK_TOLERANCE),
+        "host_memory_capacity": over_wall & (rows["binding_limit"] == code("binding_limit", "host_memory")),
+        "kv_capacity": over_wall,
+    }
+    reason = np.zeros(len(rows), np.int8)
+    for text, hit in reversed(reasons.items()):
+        np.copyto(reason, np.int8(code("infeasible_reason", text)), where=hit)
+    # of a cluster's GPUs, those that whole replicas take
+    share = np.nan if options.cluster_gpus is None else replicas * gpus / options.cluster_gpus
+    share = where(replicas > 0, share, np.nan)
+    return rows.with_figures(
+        cluster_replicas=replicas,
+        infeasible_reason=reason,
+        kv_utilization_fraction=where(holds > 0, sessions / holds, np.nan),
+        feasible=reason == 0,
+        turns_per_s_per_cluster_gpu=rows["turns_per_s_per_gpu"] * share,
+        tasks_per_hour_per_cluster_gpu=rows["tasks_per_hour_per_gpu"] * share,
+    )
+
+
+def is_at_wall(rows: Rows) -> Flags:
+    """Whether the reason against a point is one that a lower load mends."""
+    mended = np.array([reason in WALL_REASONS for reason in LABELS["infeasible_reason"]])
+    return np.asarray(mended[rows["infeasible_reason"]])
+
+
+def name_curve_limits(rows: Rows, curves: Curves) -> Rows:
+    """What only a whole curve tells: ``binding_limit``, and whether the wall is below its first row.
+
+    The binding limit is what is met first when sessions are added: memory where the curve reaches the
+    wall, the table's last row where it does not; a reason that no load mends comes first.
+    """
+    reason, feasible = rows["infeasible_reason"], rows["feasible"]
+    reaches_wall = curves.any(rows["sessions"] > rows["max_sessions"] * (1 - WALL_TOLERANCE))
+    below_table = (reason == code("infeasible_reason", "kv_capacity")) & ~curves.any(feasible)
+    limit = np.where(reaches_wall, rows["binding_limit"], code("binding_limit", "table_range")).astype(np.int8)
+    for text, static in STATIC_LIMITS.items():
+        is_static = reason == code("infeasible_reason", text)
+        np.copyto(limit, np.int8(code("binding_limit", static)), where=is_static)
+    return rows.with_figures(
+        infeasible_reason=np.where(below_table, np.int8(code("infeasible_reason", "kv_capacity_below_table")), reason),
+        binding_limit=limit,
+    )

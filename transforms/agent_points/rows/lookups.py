@@ -1,0 +1,96 @@
+"""Private columns that every row brings to the mapping, whatever the scenario: looked up once, then only read."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Self
+
+import polars as pl
+
+from schemas.catalogue import HardwareCatalogue
+from schemas.dtypes import BYTES_PER_KV_ELEMENT, BYTES_PER_WEIGHT
+from schemas.models import ModelSpec
+from transforms.agent_points.judgement.cost import usd_per_gpu_hour
+from transforms.agent_points.judgement.evidence import is_evaluated
+from transforms.agent_points.rows.columns import by_dtype
+from transforms.agent_points.rows.gpu import Pool, add_gpu_columns
+from transforms.agent_points.sessions import stations
+from transforms.configurations import CONFIGURATION_ID
+from transforms.equations import transfer
+from transforms.equations.engine_steps import VLLM_DISPATCH_MS_PER_LAYER
+from transforms.serving_points.step_times import is_serial
+
+#: Caches whose entries are multiplied in FP8.
+KV_OF_FP8 = ("fp8", "nvfp4")
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """The private columns of numbered configurations, one row each."""
+
+    columns: pl.DataFrame
+
+    @classmethod
+    def of_configurations(cls, looked_up: pl.DataFrame, own: Collection[str]) -> Self:
+        """Of numbered rows with private columns, one of each configuration; ``own``: the columns that are not."""
+        return cls(looked_up.select(CONFIGURATION_ID, pl.exclude(own)))
+
+    def add_to(self, points: pl.DataFrame) -> pl.DataFrame:
+        """Numbered points with the private columns that they do not have yet."""
+        missing = [name for name in self.columns.columns if name not in points.columns]
+        looked_up = self.columns.select(CONFIGURATION_ID, *missing)
+        return points.join(looked_up, on=CONFIGURATION_ID, how="left", maintain_order="left") if missing else points
+
+
+def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> pl.DataFrame:
+    """Rows of ``serving_points`` of one model with the private columns, and the price of their GPUs.
+
+    Those of ``add_gpu_columns``; bytes of the weights and of a KV element; the shape of the ranks, whichever mode. All
+    are the same in all rows of a configuration.
+    """
+    c = pl.col
+    return add_gpu_columns(points, hardware).with_columns(
+        _kv_element_bytes=by_dtype("kv_dtype", BYTES_PER_KV_ELEMENT),
+        _kv_is_fp8=c("kv_dtype").is_in(KV_OF_FP8),
+        _non_expert_bytes=by_dtype("linear_dtype", {d: spec.non_expert_bytes(d) for d in BYTES_PER_WEIGHT}),
+        _expert_bytes=by_dtype("expert_dtype", {d: spec.expert_bytes(d) for d in BYTES_PER_WEIGHT})
+        if spec.moe
+        else pl.lit(0.0),
+        _attention_efficiency=c("backend").replace_strict(
+            transfer.ATTENTION_EFFICIENCY_OF_ENGINE, default=transfer.ATTENTION_EFFICIENCY, return_dtype=pl.Float64
+        ),
+        _absorbed_prefill=pl.when(_runs_fa3(hardware, "prefill")).then(_absorbed_over_plain(spec)).otherwise(1.0),
+        _converts_latent=_runs_fa3(hardware, "decode") & c("kv_dtype").is_in(KV_OF_FP8),
+        _is_serial=is_serial(),
+        _dispatch_ms=pl.when(is_serial()).then(VLLM_DISPATCH_MS_PER_LAYER * spec.layers).otherwise(0.0),
+        _stations=stations(),
+        _rank_tp=pl.coalesce("tp", "decode_tp"),
+        _rank_pp=pl.coalesce("pp", "decode_pp"),
+        _rank_dp=pl.coalesce("dp", "decode_dp"),
+        _prefilling_tp=pl.coalesce("tp", "prefill_tp"),
+        _prefilling_gpus=pl.coalesce(
+            c("tp") * c("pp") * c("dp") * c("cp"),
+            c("prefill_tp") * c("prefill_pp") * c("prefill_dp") * c("prefill_cp"),
+        ),
+        usd_per_gpu_hour=usd_per_gpu_hour(hardware),
+        _is_roofline=c("source") == "roofline",
+        _is_evaluated=is_evaluated(),
+    )
+
+
+def _runs_fa3(hardware: HardwareCatalogue, pool: Pool) -> pl.Expr:
+    """Whether MLA runs as ``transfer.ENGINES_OF_ABSORBED_PREFILL`` says."""
+    before_blackwell = [
+        gpu.slug for gpu in hardware if gpu.vendor == "NVIDIA" and gpu.flops_per_s.fp8 and not gpu.flops_per_s.fp4
+    ]
+    of_engine = pl.col("backend").is_in(transfer.ENGINES_OF_ABSORBED_PREFILL) & (pl.col("attention_dtype") == "bf16")
+    return (of_engine & pl.col(f"{pool}_hardware").is_in(before_blackwell)).fill_null(False)
+
+
+def _absorbed_over_plain(spec: ModelSpec) -> float:
+    """Attention FLOPs of a prefill with MLA in its absorbed form, over those in its plain form."""
+    plain = sum(group.layers * group.flops_per_pair for group in spec.attention)
+    absorbed = sum(
+        group.layers * ((group.decode_flops_per_pair if group.kind == "mla" else None) or group.flops_per_pair)
+        for group in spec.attention
+    )
+    return absorbed / plain if plain > 0 else 1.0

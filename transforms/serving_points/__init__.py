@@ -1,0 +1,1 @@
+"""Read rows judged: names resolved, impossible rows quarantined, reruns told apart, engine steps taken out."""

@@ -1,0 +1,160 @@
+"""From the rows of a file to serving points: names resolved, figures judged, repeats counted apart."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from schemas.backends import ENGINES
+from schemas.catalogue import HardwareCatalogue, ModelCatalogue
+from schemas.errors import UserError
+from schemas.slugs import PAIR
+from schemas.tables import TABLES
+from transforms.configurations import configuration_ids
+from transforms.equations.closed_loop import in_flight_per_station
+from transforms.serving_points.guard import row_rules
+from transforms.serving_points.peaks import flag_above_peak
+from transforms.serving_points.rules import Rule, flag_rows
+from transforms.serving_points.step_times import add_step_times
+
+_QUARANTINE = TABLES["quarantine"].field_names
+
+
+def judge_rows(
+    rows: pl.DataFrame,
+    path: str,
+    tool_version: str | None,
+    hardware: HardwareCatalogue,
+    models: ModelCatalogue,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The file's serving points and its quarantined rows; every row is in one of the two.
+
+    ``rows`` has the shape of ``transforms/sources/rows.py``. Serving points have the columns of the
+    table ``serving_points``; a point that stands twice in the file is still there twice.
+    """
+    named = rows.with_columns(source_file=pl.lit(path), tool_version=pl.lit(tool_version, pl.String))
+    resolved = _fill_formats(resolve_names(named, hardware, models), models)
+    judged = flag_rows(resolved, row_rules())
+    judged = flag_above_peak(judged, hardware, models)
+    good = judged.filter(pl.col("reason").is_null())
+    bad = judged.filter(pl.col("reason").is_not_null()).select(_QUARANTINE)
+    return _complete(good, models), bad
+
+
+def new_points(points: pl.DataFrame, seen: set[str]) -> pl.DataFrame:
+    """The points that say something new: neither among the ids ``seen`` nor a repeat within the frame.
+
+    Adds their ids to ``seen``.
+    """
+    fresh = []
+    for point_id in points["point_id"]:
+        fresh.append(point_id not in seen)
+        seen.add(point_id)
+    return points.filter(pl.Series(fresh, dtype=pl.Boolean))
+
+
+def resolve_names(rows: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue) -> pl.DataFrame:
+    """The rows with ``prefill_hardware``, ``decode_hardware``, ``hardware``, ``model`` and ``backend`` as the
+    program names them; a row with an unknown name is flagged. An unknown engine keeps its own name."""
+    for column in ("prefill_hardware", "decode_hardware"):
+        rows = _resolve(rows, f"{column}_name", column, _lookup(rows[f"{column}_name"], hardware), "unknown_hardware")
+    slugs = {entry: slug for entry, (slug, _) in _lookup(rows["model_alias"], models).items() if slug is not None}
+    by_alias = pl.col("model_alias").replace_strict(slugs, default=None, return_dtype=pl.String)
+    found = _lookup(rows["model_name"], models)
+    rows = _resolve(rows.with_columns(_by_alias=by_alias), "model_name", "model", found, "unknown_model", "_by_alias")
+    engine = pl.col("backend").str.to_lowercase()
+    return rows.drop("_by_alias").with_columns(
+        hardware=pl.when(pl.col("prefill_hardware") == pl.col("decode_hardware"))
+        .then("prefill_hardware")
+        .otherwise(pl.concat_str("prefill_hardware", pl.lit(PAIR), "decode_hardware")),
+        backend_name=pl.coalesce("backend_name", "backend"),
+        backend=engine.replace(ENGINES),
+        gpus_per_replica=pl.coalesce(
+            _gpus(""),
+            pl.col("prefill_workers") * _gpus("prefill_") + pl.col("decode_workers") * _gpus("decode_"),
+        ),
+    )
+
+
+def _fill_formats(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
+    """The rows with the formats that follow from the model."""
+    is_dense = pl.col("model").is_in([spec.slug for spec in models if spec.moe is None])
+    checkpoint = pl.col("model").replace_strict(
+        {spec.slug: spec.kv_dtype for spec in models}, default=None, return_dtype=pl.String
+    )
+    linear = pl.when(is_dense).then(pl.coalesce("linear_dtype", "expert_dtype")).otherwise("linear_dtype")
+    return rows.with_columns(
+        linear_dtype=linear,
+        weight_dtype=pl.when(is_dense).then(linear).otherwise("expert_dtype"),
+        expert_dtype=pl.when(~is_dense).then("expert_dtype"),
+        kv_dtype=pl.when(pl.col("kv_dtype_source") == "checkpoint").then(checkpoint).otherwise("kv_dtype"),
+        kv_dtype_source=pl.col("kv_dtype_source").fill_null("reported"),
+    )
+
+
+def _gpus(prefix: str) -> pl.Expr:
+    """GPUs of one worker: attention ranks times context parallelism. Experts use the same GPUs."""
+    return pl.col(f"{prefix}tp") * pl.col(f"{prefix}pp") * pl.col(f"{prefix}dp") * pl.col(f"{prefix}cp")
+
+
+def _lookup(
+    names: pl.Series, catalogue: HardwareCatalogue | ModelCatalogue
+) -> dict[str, tuple[str | None, str | None]]:
+    """Name -> (slug, None), or (None, what is wrong with the name)."""
+    found: dict[str, tuple[str | None, str | None]] = {}
+    for name in names.drop_nulls().unique():
+        try:
+            found[name] = (catalogue.find(name).slug, None)
+        except UserError as error:
+            found[name] = (None, str(error))
+    return found
+
+
+def _resolve(
+    rows: pl.DataFrame,
+    name_column: str,
+    slug_column: str,
+    found: Mapping[str, tuple[str | None, str | None]],
+    reason: str,
+    second: str | None = None,
+) -> pl.DataFrame:
+    """Adds the slugs of a column of names; ``second`` is a column of slugs where the name is unknown."""
+    slugs = {name: slug for name, (slug, _) in found.items()}
+    problems = {name: problem for name, (_, problem) in found.items()}
+    name = pl.col(name_column)
+    slug = name.replace_strict(slugs, default=None, return_dtype=pl.String)
+    rows = rows.with_columns((slug if second is None else pl.coalesce(slug, second)).alias(slug_column))
+    detail = name.replace_strict(problems, default=None, return_dtype=pl.String)
+    absent = Rule("missing_value", name.is_null(), pl.lit(f"{name_column} is not given"))
+    return flag_rows(rows, [absent, Rule(reason, pl.col(slug_column).is_null(), detail)])
+
+
+def _complete(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
+    """Rows without fault with every column of a serving point."""
+    points = rows.with_columns(
+        in_flight_requests=in_flight_per_station(pl.col("requests_per_s"), pl.col("request_latency_ms") / 1e3, 1),
+        # as the table counts it, where it states it: AIConfigurator leaves the first token out
+        output_tokens_per_s_per_gpu=pl.coalesce(
+            pl.col("stated_tokens_per_s_per_gpu") * pl.col("stated_gpus") / pl.col("gpus_per_replica"),
+            pl.col("requests_per_s") * pl.col("osl_tokens") / pl.col("gpus_per_replica"),
+        ),
+    )
+    points = add_step_times(points, {spec.slug: spec.layers for spec in models})
+    points = points.with_columns(point_id=point_ids(points), configuration_id=configuration_ids(points))
+    return points.select(TABLES["serving_points"].field_names)
+
+
+def point_ids(
+    points: pl.DataFrame, without: Sequence[str] = ("source_file", "source_row"), table: str = "serving_points"
+) -> pl.Series:
+    """A key for each point: a hash of what its row says, wherever the row stands."""
+    keys = {*without, "point_id", "configuration_id"}
+    says = [name for name in TABLES[table].field_names if name not in keys and name in points.columns]
+    texts = points.select(
+        pl.concat_str([pl.col(name).cast(pl.String).fill_null("") for name in says], separator="\x1f")
+    ).to_series()
+    return pl.Series(
+        "point_id",
+        [hashlib.blake2b(text.encode(), digest_size=10).hexdigest() for text in texts],
+        dtype=pl.String,
+    )
