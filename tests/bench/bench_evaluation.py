@@ -1,8 +1,8 @@
 """How far the mapping is from AIConfigurator's own estimates of agent turns, beside two plain baselines.
 
 ``python -m tests.bench.bench_evaluation [FOLDER]...``. A folder holds one folder for each hardware, model and engine
-with ``standard_*/{agg,disagg}`` and ``turn_*/{agg,disagg}``; by default ``tests/transforms/evaluation/engines``, and the fidelity
-tables that are kept outside the repository (``AGENT_PARETO_SHARED`` names their root).
+with ``standard_*/{agg,disagg}`` and ``turn_*/{agg,disagg}``; by default ``tests/transforms/evaluation/engines``, and
+the fidelity tables that are kept outside the repository (``AGENT_PARETO_SHARED`` names their root).
 """
 
 import argparse
