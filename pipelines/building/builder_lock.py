@@ -1,13 +1,15 @@
 """One build of a lake at a time, by a lock that expires.
 
 The holder keeps ``flock`` on the file ``.build.lock`` of the lake, which the kernel frees when it dies, and
-writes a sign of life into it every few seconds. A lock counts as free when
+counts up in it every few seconds. A lock counts as free when
 
 - nobody holds ``flock`` on it and it is of this machine, or of one that has restarted since: its holder is dead;
-- its last sign of life is older than ``EXPIRES_S``: the holder hangs, is stopped, or died on another machine.
+- a process that waits has not seen its content change for ``EXPIRES_S``: the holder hangs, is stopped, or died on
+  another machine. No clock of another machine counts, nor the time of day of this one, which may jump.
 
-A holder that comes back to life after its lock has expired finds another file in its place, and ``check``,
-which is called before publishing, stops it.
+Whoever takes a lock puts a new file in the place of the old one, and takes the next number. A holder that comes
+back to life after its lock has expired is stopped by ``check``, and by its number where a later builder has
+published: both are looked at under the publish lock, under which alone a lock changes hands.
 """
 
 import fcntl
@@ -25,6 +27,7 @@ from typing import Any
 from pipelines.lake.durable import explained
 from pipelines.lake.layout import Lake
 from pipelines.lake.locks import boot_id, publish_lock, taken_in_time, user_name
+from pipelines.lake.reader import last_builder
 from schemas.errors import UserError
 
 EXPIRES_S = 120.0
@@ -36,17 +39,22 @@ LOCK_FILE = ".build.lock"
 class BuilderLock:
     """A held lock. Use ``hold_lake``."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
+    def __init__(self, lake: Lake, descriptor: int, number: int) -> None:
+        self.number = number
+        self._lake = lake
+        self._path = lake.root / LOCK_FILE
         self._descriptor = descriptor
         self._since = time.time()
+        self._beats = 0
         self._ended = threading.Event()
-        self.renew()
         self._thread = threading.Thread(target=self._beat, name="builder-lock", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Raises ``UserError`` where the lock has expired and another build has taken it."""
+        """Raises ``UserError`` where the lock has expired and another build has taken it.
+
+        Under the publish lock the answer holds until that is given back.
+        """
         if not _is_at(self._descriptor, self._path):
             raise UserError(
                 f"This build showed no sign of life for {EXPIRES_S:.0f} s, and another one has taken over "
@@ -55,23 +63,16 @@ class BuilderLock:
 
     def renew(self) -> None:
         """Write a sign of life."""
-        owner = {
-            "user": user_name(),
-            "host": socket.gethostname(),
-            "boot_id": boot_id(),
-            "pid": os.getpid(),
-            "since": self._since,
-            "alive_at": time.time(),
-        }
-        text = json.dumps(owner).ljust(512) + "\n"  # one length: a reader never sees the end of an older text
-        os.pwrite(self._descriptor, text.encode("ascii"), 0)
+        self._beats += 1
+        os.pwrite(self._descriptor, _signed(self.number, self._since, self._beats), 0)
 
     def release(self) -> None:
         """Give the lock back."""
         self._ended.set()
         self._thread.join()
-        if _is_at(self._descriptor, self._path):
-            self._path.unlink(missing_ok=True)
+        with suppress(UserError, OSError), publish_lock(self._lake):  # else the next build finds it free all the same
+            if _is_at(self._descriptor, self._path):
+                self._path.unlink()
         os.close(self._descriptor)
 
     def _beat(self) -> None:
@@ -107,77 +108,101 @@ def hold_lake(
 
 
 class _Watch:
-    """What a waiting process sees of the holder. A stopped holder is told by its signs of life not changing, too:
-    that does not depend on the clocks of two machines.
-    """
+    """What a waiting process sees of the holder, and for how long that has not changed, by a clock that never jumps."""
 
     def __init__(self) -> None:
-        self.owner: dict[str, Any] = {}
+        self._content = b""
         self._changed = time.monotonic()
 
-    def see(self, owner: dict[str, Any]) -> None:
-        if owner != self.owner:
-            self.owner, self._changed = owner, time.monotonic()
+    def see(self, content: bytes) -> None:
+        if content != self._content:
+            self._content, self._changed = content, time.monotonic()
+
+    @property
+    def owner(self) -> dict[str, Any]:
+        return _owner(self._content)
 
     @property
     def expired(self) -> bool:
-        alive_at = self.owner.get("alive_at")
-        by_clock = isinstance(alive_at, float) and time.time() - alive_at > EXPIRES_S
-        return by_clock or time.monotonic() - self._changed > EXPIRES_S
+        return time.monotonic() - self._changed > EXPIRES_S
 
     def in_words(self) -> str:
-        if not self.owner:
+        owner = self.owner
+        if not owner:
             return "by another process"
-        since = datetime.fromtimestamp(self.owner["since"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f"by process {self.owner['pid']} of {self.owner['user']} on {self.owner['host']} since {since}"
+        return f"by process {owner['pid']} of {owner['user']} on {owner['host']} since {_time_in_words(owner['since'])}"
 
 
 def _take(lake: Lake, seen: _Watch) -> BuilderLock | None:
     """The lock, if it is free now."""
     path = lake.root / LOCK_FILE
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        seen.see(_owner(descriptor))
-        held = not _flock(descriptor)
-        if _is_at(descriptor, path):  # else the holder has just given it back
-            if not held and (not seen.owner or _is_of_this_machine(seen.owner) or seen.expired):
-                os.ftruncate(descriptor, 0)
-                lock = BuilderLock(path, descriptor)
-                descriptor = -1
-                return lock
-            if held and seen.expired:
-                return _take_over(lake, path, seen)
+    if not _seems_free(path, seen):
         return None
-    finally:
-        if descriptor >= 0:
-            os.close(descriptor)
-
-
-def _take_over(lake: Lake, path: Path, seen: _Watch) -> BuilderLock | None:
-    """Replace the file of a holder that lives and does not move, unless another has just done so."""
     with publish_lock(lake):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not _seems_free(path, seen):  # somebody was quicker, or the holder has come back to life
+            return None
+        number = max(seen.owner.get("number", 0), last_builder(lake)) + 1
+        aside = lake.aside(path)
+        aside.unlink(missing_ok=True)
+        descriptor = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
-            if _owner(descriptor) != seen.owner:
-                return None
-        finally:
+            _flock(descriptor)
+            os.pwrite(descriptor, _signed(number, time.time(), 0), 0)
+            os.replace(aside, path)
+        except BaseException:
             os.close(descriptor)
-        path.unlink()
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        if _flock(descriptor):
-            return BuilderLock(path, descriptor)
-        os.close(descriptor)  # somebody was quicker
-        return None
+            raise
+        return BuilderLock(lake, descriptor, number)
 
 
-def _owner(descriptor: int) -> dict[str, Any]:
-    """What the holder has written; empty where that is nothing yet."""
+def _signed(number: int, since: float, beats: int) -> bytes:
+    """What a holder writes; of one length, so that a reader never sees the end of an older text."""
+    owner = {
+        "user": user_name(),
+        "host": socket.gethostname(),
+        "boot_id": boot_id(),
+        "pid": os.getpid(),
+        "since": since,
+        "number": number,
+        "beats": beats,
+    }
+    return json.dumps(owner).ljust(512).encode("ascii") + b"\n"
+
+
+def _seems_free(path: Path, seen: _Watch) -> bool:
+    """Whether the lock may be taken, by what is at the path now."""
     try:
-        owner = json.loads(os.pread(descriptor, 4096, 0))
-    except ValueError:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        seen.see(b"")
+        return True
+    try:
+        seen.see(os.pread(descriptor, 4096, 0))
+        if seen.expired:
+            return True
+        return _flock(descriptor) and (not seen.owner or _is_of_this_machine(seen.owner))
+    finally:
+        os.close(descriptor)  # gives back what ``_flock`` has just taken
+
+
+def _owner(content: bytes) -> dict[str, Any]:
+    """What the holder has written; empty where that is nothing yet, or no holder's writing."""
+    try:
+        owner = json.loads(content)
+    except (ValueError, RecursionError):
         return {}
-    keys = {"user", "host", "boot_id", "pid", "since", "alive_at"}
-    return owner if isinstance(owner, dict) and keys <= set(owner) else {}
+    kinds = {"user": str, "host": str, "pid": int, "since": (int, float)}
+    if not isinstance(owner, dict) or not all(isinstance(owner.get(name), kind) for name, kind in kinds.items()):
+        return {}
+    number = owner.get("number")
+    return owner | {"number": number if isinstance(number, int) else 0}
+
+
+def _time_in_words(moment: float) -> str:
+    try:
+        return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return "an unknown time"
 
 
 def _flock(descriptor: int) -> bool:
@@ -199,4 +224,4 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _is_of_this_machine(owner: dict[str, Any]) -> bool:
-    return bool(owner["host"] == socket.gethostname() or owner["boot_id"] == boot_id() is not None)
+    return bool(owner["host"] == socket.gethostname() or owner.get("boot_id") == boot_id() is not None)

@@ -148,7 +148,7 @@ def build_lake(options: BuildOptions, run: RunOptions) -> BuildReport:
             assert previous is not None
             return BuildReport(previous.release.id, published=False)
         number = _shares(options)
-        with begin_release(options.out) as release:
+        with begin_release(options.out, lock) as release:
             division, synthesized = divide(prepared, previous, release)
             place = stages.workplace(prepared, release)
             shares = [division.jobs[start::number] for start in range(number)]
@@ -156,7 +156,6 @@ def build_lake(options: BuildOptions, run: RunOptions) -> BuildReport:
             computed = [record for future in futures for record in future.result()]
             records = computed + division.records
             stages.adopt(records, release)
-            lock.check()
             release_id = publish(prepared, release, records)
         pruned = prune(options.out, run.keep).deleted if run.keep is not None else []
     points = tuple(record for record in records if record.key.scenario is not None)

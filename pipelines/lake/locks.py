@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Protocol, TypeVar
 
 from pipelines.lake.layout import Lake
 from schemas.errors import UserError
@@ -65,6 +65,16 @@ def taken_in_time(
             told = True
         time.sleep(poll_s)
     return taken
+
+
+class Builder(Protocol):
+    """Who builds a lake: holds its lock, and has a number greater than that of every builder before."""
+
+    @property
+    def number(self) -> int: ...
+
+    def check(self) -> None:
+        """Raises ``UserError`` where another builder has taken the lock over."""
 
 
 class StagingOwner:

@@ -30,8 +30,8 @@ from typing import Any
 from pipelines.lake import layout
 from pipelines.lake.durable import replace_file, sync_path, sync_tree, write_json
 from pipelines.lake.layout import ASIDE_PREFIX, DELETING_PREFIX, MANIFEST, STAGING_PREFIX, Lake
-from pipelines.lake.locks import is_dead, publish_lock
-from pipelines.lake.reader import Release, current_id
+from pipelines.lake.locks import Builder, is_dead, publish_lock
+from pipelines.lake.reader import Release, current_id, last_builder
 from pipelines.lake.views import build_database, shows_release
 from schemas.errors import UserError
 
@@ -57,17 +57,21 @@ def publish_staging(
     manifest: Mapping[str, Any],
     write_tables: Callable[[Path], None],
     release_owner: Callable[[], None],
+    builder: Builder | None = None,
 ) -> Release:
     """Take the steps above; waits for the publish lock when the slow part, 1 and 2, is done.
 
     ``manifest`` is what the caller knows; ID, time and previous release are added here. ``write_tables`` does step 2
-    and ``release_owner`` takes the owner's mark out of the staging folder.
+    and ``release_owner`` takes the owner's mark out of the staging folder. Raises ``UserError`` where the ``builder``
+    has lost its lock, or a later one has published: that is asked under the publish lock, under which a lock changes
+    hands, so asking and publishing are one step.
     """
     reached("sync_files")
     sync_tree(staging)
     reached("check_tables")
     write_tables(staging)
     with publish_lock(lake):
+        check_builder(lake, builder)
         release_owner()
         reached("write_manifest")
         now = layout.utc_now().astimezone(UTC)
@@ -79,7 +83,7 @@ def publish_staging(
         os.rename(staging, release.path)
         try:
             sync_path(lake.releases)
-            switch_to(lake, release)
+            switch_to(lake, release, builder)
         except BaseException as error:
             if _pointed_at(lake) != release.id:
                 remove_release(lake, release.path)
@@ -93,13 +97,25 @@ def publish_staging(
     return release
 
 
-def switch_to(lake: Lake, release: Release) -> None:
+def check_builder(lake: Lake, builder: Builder | None) -> None:
+    """Raises ``UserError`` where the builder may not publish any more. The caller holds the publish lock."""
+    if builder is None:
+        return
+    builder.check()
+    if (last := last_builder(lake)) > builder.number:
+        raise UserError(
+            f"Builder {last} of {lake.root} has published since this one, number {builder.number}, began: its release "
+            "stays. This build has published nothing; run it again."
+        )
+
+
+def switch_to(lake: Lake, release: Release, builder: Builder | None = None) -> None:
     """Make a complete release the current one (steps 5 to 7). The caller holds the publish lock."""
     reached("build_database")
     database = _build_aside(lake, release)
     reached("write_current")
     current = lake.aside(lake.current)
-    write_json(current, pointer_to(lake, release.id))
+    write_json(current, pointer_to(lake, release.id, builder))
     replace_file(current, lake.current)
     reached("replace_database")
     _replace_database(lake, database)
@@ -155,20 +171,24 @@ def _replace_database(lake: Lake, aside: Path) -> None:
     replace_file(aside, lake.database)
 
 
-def pointer_to(lake: Lake, release_id: str) -> dict[str, Any]:
-    """What ``current.json`` is to say: the release, since when, and until when each other one has been current."""
+def pointer_to(lake: Lake, release_id: str, builder: Builder | None = None) -> dict[str, Any]:
+    """What ``current.json`` is to say: the release, since when, until when each other one has been current, and the
+    number of the builder that published last.
+    """
     now = layout.utc_now().astimezone(UTC).isoformat()
     before: dict[str, Any] = {}
     with suppress(UserError):
         before = layout.read_json(lake.current) if lake.current.is_file() else {}
-    until = dict(before.get("current_until") or {})
+    until = dict(known) if isinstance(known := before.get("current_until"), dict) else {}
     if isinstance(before.get("release"), str):
         until[before["release"]] = now
     kept = set(lake.release_ids()) - {release_id}
+    number = last_builder(lake) if builder is None else builder.number
     return {
         "release": release_id,
         "since": now,
         "current_until": {key: until[key] for key in sorted(until) if key in kept},
+        **({"builder": number} if number else {}),
     }
 
 

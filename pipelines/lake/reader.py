@@ -33,6 +33,15 @@ def current_id(lake: Lake) -> str | None:
     return release_id
 
 
+def last_builder(lake: Lake) -> int:
+    """The number of the builder whose release was published last, 0 where none says: a later one has a greater one."""
+    try:
+        number = read_json(lake.current).get("builder")
+    except UserError:
+        return 0
+    return number if isinstance(number, int) and not isinstance(number, bool) else 0
+
+
 def current_release(lake_path: Path) -> Release:
     """The release that readers are to use. Raises ``UserError`` saying what to do where there is none."""
     lake = Lake.at(lake_path)

@@ -24,7 +24,7 @@ import polars as pl
 from pipelines.lake.checks import check_name, check_partition_value, check_values, difference
 from pipelines.lake.durable import explained, write_json
 from pipelines.lake.layout import MANIFEST, STAGING_PREFIX, TABLES, Lake
-from pipelines.lake.locks import StagingOwner, publish_lock
+from pipelines.lake.locks import Builder, StagingOwner, publish_lock
 from pipelines.lake.parts import Part, encode
 from pipelines.lake.publish import publish_staging, tidy
 from pipelines.lake.reader import Release
@@ -72,11 +72,12 @@ class ReleaseWriter:
     would be published.
     """
 
-    def __init__(self, lake: Lake, staging: Path, owner: StagingOwner) -> None:
+    def __init__(self, lake: Lake, staging: Path, owner: StagingOwner, builder: Builder | None = None) -> None:
         self.lake = lake
         self.staging = staging
         self.published: Release | None = None
         self._owner = owner
+        self._builder = builder
         self._tables: dict[str, _Written] = {}
         self._lock = threading.Lock()
 
@@ -190,7 +191,9 @@ class ReleaseWriter:
             write_checksums(staging, dict(written))
 
         with explained(self.lake.root):
-            self.published = publish_staging(self.lake, self.staging, manifest, write_tables, self._owner.release)
+            self.published = publish_staging(
+                self.lake, self.staging, manifest, write_tables, self._owner.release, self._builder
+            )
         return self.published
 
     def _check_open(self) -> None:
@@ -264,11 +267,11 @@ class ReleaseWriter:
 
 
 @contextmanager
-def begin_release(lake_path: Path) -> Iterator[ReleaseWriter]:
+def begin_release(lake_path: Path, builder: Builder | None = None) -> Iterator[ReleaseWriter]:
     """Start a release in a lake, which is made if need be. What dead builds have left there is removed first.
 
-    Several builds may run at once; the one that publishes last is the current one. Raises ``UserError`` when
-    the lake cannot be written.
+    A ``builder`` publishes only while it holds its lock. Without one several builds may run at once, and the one that
+    publishes last is the current one. Raises ``UserError`` when the lake cannot be written.
     """
     lake = Lake.at(lake_path)
     if "?" in str(lake.root):  # DuckDB takes what follows for options, and looks for its log elsewhere
@@ -280,7 +283,7 @@ def begin_release(lake_path: Path) -> Iterator[ReleaseWriter]:
             staging = lake.releases / f"{STAGING_PREFIX}{uuid.uuid4().hex[:16]}"
             staging.mkdir()
             owner = StagingOwner(staging)
-    writer = ReleaseWriter(lake, staging, owner)
+    writer = ReleaseWriter(lake, staging, owner, builder)
     try:
         yield writer
     finally:

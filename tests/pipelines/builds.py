@@ -55,12 +55,11 @@ def build(options: BuildOptions, full: bool = False) -> Built:
         prepared = stages.prepare_if_changed(options, previous)
         if prepared is None:
             return Built(None, [], [], 0)
-        with begin_release(options.out) as release:
+        with begin_release(options.out, lock) as release:
             partitions = stages.plan_partitions(stages.synthesize(prepared))
             division = stages.divide(prepared, partitions, previous, release)
             computed = compute(division.jobs, stages.workplace(prepared, release))
             stages.adopt(computed + division.records, release)
-            lock.check()
             release_id = stages.publish(prepared, release, computed + division.records)
     carried = [record for record in division.records if record.key.scenario is not None]
     return Built(release_id, computed, carried, division.damaged)

@@ -17,7 +17,10 @@ import pytest
 from pipelines.building import builder_lock
 from pipelines.building.builder_lock import LOCK_FILE, hold_lake
 from pipelines.lake.locks import boot_id
+from pipelines.lake.reader import list_releases
+from pipelines.lake.release import begin_release
 from schemas.errors import UserError
+from tests.lake.factory import FIELDS, seen_by_database, seen_by_query, write_release
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
@@ -138,7 +141,7 @@ def test_a_build_that_lost_the_lock_stops_before_publishing(tmp_path: Path, monk
                 first.check()
             second.check()
             first.renew()  # a late sign of life reaches its own file only
-            assert json.loads((tmp_path / LOCK_FILE).read_text())["alive_at"] > 0
+            assert json.loads((tmp_path / LOCK_FILE).read_text())["number"] == second.number == first.number + 1
             monkeypatch.setattr(builder_lock, "EXPIRES_S", 120.0)
             with pytest.raises(UserError, match="is being built"), hold_lake(tmp_path):
                 pass
@@ -157,27 +160,31 @@ def test_a_live_holder_keeps_the_lock_beyond_its_expiry(tmp_path: Path, monkeypa
 
 def owner(**other: object) -> str:
     now = time.time()
-    given = {"user": "ann", "host": "far-away", "boot_id": "its own", "pid": 7, "since": now, "alive_at": now}
+    given = {"user": "ann", "host": "far-away", "boot_id": "its own", "pid": 7, "since": now, "number": 3, "beats": 9}
     return json.dumps({**given, **other})
 
 
 @pytest.mark.parametrize(
     ("said", "free"),
     [
-        ({}, False),  # another machine, whose locks cannot be seen, and alive a moment ago
-        ({"silent_for": 1000.0}, True),
+        ({}, False),  # another machine, whose locks cannot be seen: nobody has watched it yet
+        ({"since": time.time() - 1e6}, False),  # whatever the clocks say
+        ({"since": 1e300}, False),
         ({"host": socket.gethostname()}, True),  # of this machine, and it holds no lock: dead
         ({"host": "container", "boot_id": boot_id() or "none"}, boot_id() is not None),
         ("", True),  # died before its first word
         ("{", True),
         ("[]", True),
         ('{"pid": 3}', True),
+        (owner(host=socket.gethostname(), since="noon"), True),
+        (owner(pid=None), True),
+        ("[" * 4000, True),
+        ('{"a":' * 2000, True),
     ],
 )
 def test_a_lock_file_that_nobody_holds(tmp_path: Path, said: dict[str, Any] | str, free: bool) -> None:
     if isinstance(said, dict):
-        silent = {name: value for name, value in said.items() if name != "silent_for"}
-        said = owner(**silent, alive_at=time.time() - said.get("silent_for", 0.0))
+        said = owner(**said)
     (tmp_path / LOCK_FILE).write_text(said)
     if free:
         with hold_lake(tmp_path):
@@ -187,13 +194,62 @@ def test_a_lock_file_that_nobody_holds(tmp_path: Path, said: dict[str, Any] | st
             pass
 
 
-def test_a_clock_that_goes_backwards_does_not_keep_a_dead_holder_alive(
+@pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])
+def test_a_clock_that_jumps_neither_steals_a_live_lock_nor_keeps_a_dead_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    monkeypatch.setattr(builder_lock, "EXPIRES_S", 0.8)
+    monkeypatch.setattr(builder_lock, "HEARTBEAT_S", 0.05)
+    now = time.time
+    with hold_lake(tmp_path / "live") as held:
+        monkeypatch.setattr(time, "time", lambda: now() + jump_s)
+        with pytest.raises(UserError, match="is being built"), hold_lake(tmp_path / "live", wait_s=1.2):
+            pass
+        held.check()
+    (tmp_path / LOCK_FILE).write_text(owner())
+    with hold_lake(tmp_path, wait_s=30) as taken:
+        assert taken.number == 4  # one more than the dead holder's
+
+
+def test_a_builder_that_comes_back_publishes_nothing_over_the_one_that_took_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builder_lock, "EXPIRES_S", 0.5)
-    (tmp_path / LOCK_FILE).write_text(owner(alive_at=time.time() + 86_400))
-    with hold_lake(tmp_path, wait_s=30):
-        pass
+    """Whether the other is still at work, has published, or has given up without publishing."""
+    lake = tmp_path / "lake"
+    for other_publishes in (True, False):
+        monkeypatch.setattr(builder_lock, "HEARTBEAT_S", 3600.0)
+        monkeypatch.setattr(builder_lock, "EXPIRES_S", 0.3)
+        with hold_lake(lake) as first, begin_release(lake, first) as old:
+            write_release(old, 1)
+            with hold_lake(lake, wait_s=30) as second, begin_release(lake, second) as new:
+                write_release(new, 2)
+                with pytest.raises(UserError, match="another one has taken over"):
+                    old.publish(**FIELDS)
+                if other_publishes:
+                    new.publish(**FIELDS)
+            with pytest.raises(UserError, match="another one has taken over"):
+                old.publish(**FIELDS)
+        assert seen_by_query(lake) == seen_by_database(lake) == 2
+    assert len(list_releases(lake)) == 1
+
+
+def test_the_pointer_refuses_a_builder_of_before_the_last_one(tmp_path: Path) -> None:
+    """Also where its lock cannot tell: a lake copied back, or a lock file put in place by hand."""
+    lake = tmp_path / "lake"
+    with hold_lake(lake) as builder, begin_release(lake, builder) as release:
+        write_release(release, 1)
+        release.publish(**FIELDS)
+    pointer = json.loads((lake / "current.json").read_text())
+    assert pointer["builder"] == builder.number == 1
+    with hold_lake(lake) as builder, begin_release(lake, builder) as release:
+        assert builder.number == 2
+        (lake / "current.json").write_text(json.dumps(pointer | {"builder": 7}))
+        write_release(release, 2)
+        with pytest.raises(UserError, match="Builder 7 of .* has published since this one, number 2, began"):
+            release.publish(**FIELDS)
+    assert seen_by_query(lake) == 1
+    with hold_lake(lake) as builder:
+        assert builder.number == 8
 
 
 def test_increments_of_three_processes_and_a_thread_are_not_lost(start: Start, tmp_path: Path) -> None:
