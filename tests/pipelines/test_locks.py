@@ -245,7 +245,7 @@ def test_the_pointer_refuses_a_builder_of_before_the_last_one(tmp_path: Path) ->
         assert builder.number == 2
         (lake / "current.json").write_text(json.dumps(pointer | {"builder": 7}))
         write_release(release, 2)
-        with pytest.raises(UserError, match="Builder 7 of .* has published since this one, number 2, began"):
+        with pytest.raises(UserError, match=r"Builder 7 of .* has published since this one, number 2, began"):
             release.publish(**FIELDS)
     assert seen_by_query(lake) == 1
     with hold_lake(lake) as builder:
