@@ -5,17 +5,17 @@ import sys
 import typer
 
 from pipelines.commands import hardware, scenarios
-from pipelines.commands.build import build_command
+from pipelines.commands.build import TakesBuildOptions, build_command
 from pipelines.commands.check import check_command
 from pipelines.commands.evaluate import evaluate_command
 from pipelines.commands.explorer import explorer_command
 from pipelines.commands.frontier import frontier_command
 from pipelines.commands.models import app as models_app
-from pipelines.commands.plan import plan_command
+from pipelines.commands.plan import TakesPlanLimits, plan_command
 from pipelines.commands.query import query_command
 from pipelines.commands.releases import releases_app
 from pipelines.commands.schedule import schedule_command
-from pipelines.commands.what_if import what_if_command
+from pipelines.commands.what_if import TakesScenarioChanges, what_if_command
 from schemas.errors import UserError
 
 app = typer.Typer(
@@ -24,15 +24,15 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command("build")(build_command)
+app.command("build", cls=TakesBuildOptions)(build_command)
 app.command("check")(check_command)
 app.command("query")(query_command)
 app.command("evaluate")(evaluate_command)
 app.command("frontier")(frontier_command)
-app.command("plan")(plan_command)
+app.command("plan", cls=TakesPlanLimits)(plan_command)
 app.command("explorer")(explorer_command)
-app.command("what-if")(what_if_command)
-app.command("schedule")(schedule_command)
+app.command("what-if", cls=TakesScenarioChanges)(what_if_command)
+app.command("schedule", cls=TakesBuildOptions)(schedule_command)
 app.add_typer(scenarios.app, name="scenarios")
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(models_app, name="models")

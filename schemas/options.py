@@ -1,10 +1,14 @@
-"""What a user can choose about a build: one typed model, its defaults and their meaning."""
+"""What a user can choose: typed models with their defaults, their limits and their meaning, each written once.
+
+The command line makes its options of these fields, and its help of their descriptions.
+"""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 KvContext = Literal["mean", "p95", "peak"]
 ClosedLoop = Literal["arrival", "article"]
@@ -14,6 +18,19 @@ IdleKv = Literal["resident", "dropped", "offloaded"]
 OverCapacity = Literal["wait", "thrash"]
 RooflinePreset = Literal["calibrated", "article"]
 Backend = Literal["trtllm", "vllm", "sglang"]
+
+
+@dataclass(frozen=True)
+class GivenAs:
+    """How a person gives a field where that is not its own name and unit: ``wait_s`` as minutes, for example.
+
+    ``factor``: what one of the person's units is in the field's.
+    """
+
+    name: str | None = None
+    factor: float = 1.0
+    metavar: str | None = None
+    environment: str | None = None
 
 
 def _lengths(text: str) -> str:
@@ -38,31 +55,39 @@ def without_credentials(place: Path) -> Path:
 class MappingOptions(BaseModel):
     """How serving points are carried to agents."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(title="Carrying points to agents", extra="forbid", frozen=True, allow_inf_nan=False)
 
-    kv_context: KvContext = Field(default="mean", description="context at which a session's KV is counted")
-    closed_loop: ClosedLoop = Field(default="arrival", description="sessions that fill a replica")
-    reserve_fraction: float = Field(
-        default=0.10, ge=0.0, lt=1.0, description="share of GPU memory kept from weights and KV"
+    kv_context: KvContext = Field(default="mean", description="Context at which a session's KV counts.")
+    kv_layout: KvLayout = Field(
+        default="paged", description="paged: sliding windows free nothing (safe); ideal: all they can."
     )
-    overhead_bytes_per_gpu: float = Field(
-        default=0.0, ge=0.0, le=1e13, description="memory of the runtime on each GPU beside the reserve, bytes"
+    parked_kv: Pool = Field(
+        default="prefill", description="Pool of a disaggregated replica that keeps the KV of pausing sessions."
     )
     idle_kv: IdleKv = Field(
-        default="resident", description="KV of a pausing session: stays, is dropped, or moves to host memory"
+        default="resident",
+        description="KV of a pausing session: stays on the GPU, is dropped, or moves to the host.",
     )
-    host_memory_bytes_per_gpu: float = Field(
-        default=0.0, ge=0.0, le=1e15, description="host memory for idle KV, bytes per GPU; with idle_kv offloaded"
+    host_memory_bytes_per_gpu: Annotated[float, GivenAs("host_memory_gb", factor=1e9)] = Field(
+        default=0.0, ge=0.0, le=1e15, description="Host memory for idle KV, 10^9 bytes per GPU."
     )
     over_capacity: OverCapacity | None = Field(
         default=None,
-        description="sessions whose KV the memory does not hold: wait, or thrash (idle KV is evicted, least recently "
-        "used first); None: thrash where the scenario's cache is lru, else wait",
+        description="Sessions whose KV the memory does not hold wait until it does, or thrash: all are let in and idle "
+        "KV is evicted, least recently used first (default: thrash where a scenario's cache is lru, else wait).",
     )
-    kv_layout: KvLayout = Field(default="paged", description="what sliding windows free: ideal all, paged nothing")
-    parked_kv: Pool = Field(default="prefill", description="pool of a disaggregated replica that keeps idle KV")
-    cluster_gpus: PositiveInt | None = Field(
-        default=None, le=10**9, description="GPUs of the cluster; None: no cluster view"
+    closed_loop: ClosedLoop = Field(
+        default="arrival", description="arrival: a session meets the others; article: C = B/rho."
+    )
+    reserve_fraction: float = Field(default=0.10, ge=0.0, le=0.99, description="GPU memory kept from weights and KV.")
+    overhead_bytes_per_gpu: Annotated[float, GivenAs("overhead_gb", factor=1e9)] = Field(
+        default=0.0,
+        ge=0.0,
+        le=1e13,
+        description="Memory of the runtime on each GPU beside the reserve, 10^9 bytes.",
+    )
+    cluster_gpus: int | None = Field(
+        default=None, ge=1, le=10**9, description="GPUs of the cluster: idle ones count against it."
     )
 
     @model_validator(mode="after")
@@ -72,21 +97,66 @@ class MappingOptions(BaseModel):
         return self
 
 
+class InputOptions(BaseModel):
+    """What a build reads: tables, scenarios, catalogues."""
+
+    model_config = ConfigDict(title="Tables and scenarios", extra="forbid", frozen=True, allow_inf_nan=False)
+
+    tables: tuple[Path, ...] = Field(
+        default=(), description="A table file or a folder of them; may be repeated. Without: those in data/."
+    )
+    scenarios: tuple[str, ...] = Field(
+        default=(), description="A scenario file or a slug; may be repeated. Without: the catalogue."
+    )
+    synthesize: bool | None = Field(
+        default=None,
+        description="Add roofline points for each hardware x model that no table covers (default: on without --tables "
+        "and --source, off with).",
+    )
+    roofline: RooflinePreset = Field(
+        default="calibrated",
+        description="Equations of synthesised points; article: Eqs. 1-3c and nothing more.",
+    )
+    hardware: Path | None = Field(default=None, description="Your own hardware catalogue, beside the shipped one.")
+    models: Path | None = Field(default=None, description="Your own model catalogue, beside the shipped one.")
+    prices: Path | None = Field(
+        default=None, description="Your price list, USD per GPU-hour: fills the cost columns, else NULL."
+    )
+    evaluation: Path | None = Field(
+        default=None, description="Errors that `evaluate --save FILE` wrote: the release carries them."
+    )
+
+
 class LiveOptions(BaseModel):
     """What AIConfigurator is asked for, and where it is. A release holds its answers, so none of this is content."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(title="Asking AIConfigurator", extra="forbid", frozen=True, allow_inf_nan=False)
 
-    source: Literal["aiconfigurator"] | None = Field(default=None, description="the tool to ask; None: none")
-    system: tuple[str, ...] = Field(default=(), description="GPUs, by our names or the tool's")
-    model: tuple[str, ...] = Field(default=(), description="models, by our names or the tool's")
-    backend: tuple[Backend, ...] = Field(default=(), description="serving engines; none: TensorRT-LLM")
-    total_gpus: tuple[PositiveInt, ...] = Field(default=(), description="GPUs of a deployment at most; none: 8")
-    workload: tuple[Workload, ...] = Field(default=(), description="standard workloads, ISL/OSL; none: 4000/1000")
-    aiconfigurator: Path | None = Field(
-        default=None, description="environment that has AIConfigurator, or its Python; None: this one, or the PATH"
+    source: Literal["aiconfigurator"] | None = Field(
+        default=None,
+        description="Have tables made: ask AIConfigurator for the standard workload and for each scenario's own turns.",
     )
-    aiconfigurator_cache: Path | None = Field(default=None, description="folder of answers; None: the user's cache")
+    system: tuple[str, ...] = Field(default=(), description="GPU to ask for: h200_sxm, or our slug; may be repeated.")
+    model: tuple[str, ...] = Field(
+        default=(), description="Model to ask for: Qwen/Qwen3-32B, or our slug; may be repeated."
+    )
+    backend: tuple[Backend, ...] = Field(
+        default=(), description="trtllm, vllm or sglang; may be repeated. Without: trtllm."
+    )
+    total_gpus: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(), description="GPUs of a replica at most; may be repeated. Without: 8."
+    )
+    workload: tuple[Workload, ...] = Field(
+        default=(), description="Standard workload to ask for, ISL/OSL; may be repeated. Without: 4000/1000."
+    )
+    aiconfigurator: Annotated[Path | None, GivenAs(environment="AGENT_PARETO_AICONFIGURATOR")] = Field(
+        default=None,
+        description="Environment that has AIConfigurator, its Python or the program. Without: this one, then the PATH.",
+    )
+    aiconfigurator_cache: Annotated[Path | None, GivenAs(environment="AGENT_PARETO_AICONFIGURATOR_CACHE")] = Field(
+        default=None,
+        description="Folder that keeps its answers. Without: agent-pareto/aiconfigurator in the user's cache.",
+    )
 
     @model_validator(mode="after")
     def _asked_for_something(self) -> "LiveOptions":
@@ -102,28 +172,18 @@ class LiveOptions(BaseModel):
         return self
 
 
-class BuildOptions(MappingOptions, LiveOptions):
+class BuildOptions(MappingOptions, LiveOptions, InputOptions):
     """All options of a build; what a scheduled run is given too."""
 
-    tables: tuple[Path, ...] = Field(
-        default=(), description="files and folders of tables; none, and nothing asked for: the shipped ones"
-    )
-    scenarios: tuple[str, ...] = Field(default=(), description="scenario files and slugs; none: the shipped ones")
-    synthesize: bool | None = Field(
-        default=None, description="roofline points where no table covers; None: only with the shipped tables"
-    )
-    roofline: RooflinePreset = Field(default="calibrated", description="equations of the synthesised points")
-    hardware: Path | None = Field(default=None, description="a user's own hardware catalogue")
-    models: Path | None = Field(default=None, description="a user's own model catalogue")
-    prices: Path | None = Field(default=None, description="a price list of GPU-hours; None: no cost columns")
+    model_config = ConfigDict(title="The build")
+
     out: Annotated[Path, AfterValidator(without_credentials)] = Field(
-        default=Path("lake"), description="folder of the lake"
+        default=Path("lake"), description="The lake: a folder, or s3://bucket/prefix."
     )
-    evaluation: Path | None = Field(
-        default=None, description="errors that `evaluate --save` wrote, for the release to carry; none: no such table"
+    runner: Literal["threads", "dask"] = Field(
+        default="threads", description="What runs the partitions; dask: processes, or a cluster."
     )
-    runner: Literal["threads", "dask"] = Field(default="threads", description="what runs the partitions")
-    strict: bool = Field(default=False, description="publish nothing if a row or file is not used")
+    strict: bool = Field(default=False, description="Publish nothing if a row is quarantined or a file rejected.")
 
     @property
     def uses_shipped_tables(self) -> bool:
@@ -139,9 +199,67 @@ class BuildOptions(MappingOptions, LiveOptions):
 class RunOptions(BaseModel):
     """How a build is run. None of it changes what a release holds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(title="The build", extra="forbid", frozen=True)
 
-    full: bool = Field(default=False, description="compute every partition, also those whose inputs are as before")
-    wait_s: float = Field(default=600.0, ge=0.0, description="how long to wait for another build of the lake, seconds")
-    keep: PositiveInt | None = Field(default=None, description="releases to keep after publishing; None: all")
-    dask_address: str | None = Field(default=None, description="scheduler of a Dask cluster; None: a local one")
+    threads: int | None = Field(
+        default=None,
+        ge=1,
+        description="Threads that read files and carry points. Without: the machine's cores, as far as memory lasts.",
+    )
+    dask_address: str | None = Field(
+        default=None, description="A Dask cluster that sees the lake's folder under the same path."
+    )
+    full: bool = Field(default=False, description="Compute every partition, also those whose inputs are as before.")
+    wait_s: Annotated[float, GivenAs("wait_minutes", factor=60.0)] = Field(
+        default=600.0, ge=0.0, description="How long to wait while another build of the lake runs."
+    )
+    keep: int | None = Field(
+        default=None,
+        ge=1,
+        description="Releases to keep after publishing, as `releases prune`. Without: all.",
+    )
+
+
+class ScenarioChanges(BaseModel):
+    """What `what-if` changes of a scenario; what is None stays."""
+
+    model_config = ConfigDict(title="Changes", extra="forbid", frozen=True)
+
+    think_time_s: Annotated[float | None, GivenAs(metavar="Z")] = Field(
+        default=None, description="Mean pause after each turn, seconds."
+    )
+    cache_hit_rate: Annotated[float | None, GivenAs(metavar="H")] = Field(
+        default=None, description="Chance that a turn finds its prefix cached."
+    )
+    turns: Annotated[float | None, GivenAs(metavar="N")] = Field(default=None, description="Mean turns of a task.")
+    initial_prompt_tokens: Annotated[float | None, GivenAs(metavar="L0")] = Field(
+        default=None, description="Context of turn 1."
+    )
+    new_tokens_per_turn: Annotated[float | None, GivenAs(metavar="DL")] = Field(
+        default=None, description="Tokens from outside in a later turn."
+    )
+    output_tokens_per_turn: Annotated[float | None, GivenAs(metavar="OSL")] = Field(
+        default=None, description="Generated tokens of a turn."
+    )
+    sessions: Annotated[int | None, GivenAs(metavar="C")] = Field(
+        default=None, description="Sessions of the operating point."
+    )
+    gpus: Annotated[int | None, GivenAs(metavar="G")] = Field(
+        default=None, description="GPUs that serve those sessions."
+    )
+
+
+class PlanLimits(BaseModel):
+    """What a plan must keep to; None: no such limit."""
+
+    model_config = ConfigDict(title="Limits", extra="forbid", frozen=True)
+
+    max_turn_latency_s: Annotated[float | None, GivenAs("max_turn_latency", metavar="S")] = Field(
+        default=None, description="Longest mean latency of a turn, seconds."
+    )
+    max_task_time_s: Annotated[float | None, GivenAs("max_task_time", metavar="S")] = Field(
+        default=None, description="Longest mean time of a task, pauses counted."
+    )
+    min_tokens_per_s_per_user: Annotated[float | None, GivenAs(metavar="X")] = Field(
+        default=None, description="Least output tokens of a turn over its latency."
+    )

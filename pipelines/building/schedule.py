@@ -25,6 +25,7 @@ from prefect.states import Crashed
 from prefect.types.entrypoint import EntrypointType
 
 from pipelines.building.flow import run_build
+from pipelines.building.held_lake import hold
 from pipelines.building.summary import print_summary
 from pipelines.lake.places import is_remote
 from pipelines.object_store.building import workshop
@@ -40,8 +41,8 @@ def scheduled_build(options: BuildOptions | None = None, run: RunOptions | None 
     """A build with its summary in the log; gives the id of the release that is current after it."""
     began = time.perf_counter()
     options = options or BuildOptions()
-    with workshop(options, run or RunOptions()) as shop:
-        report = run_build(shop.options, shop.run)
+    with workshop(options, run or RunOptions()) as shop, hold(shop.options, shop.run) as lake:
+        report = run_build(shop.options, shop.run, lake)
         if report.published:
             shop.deliver(report.release)
     print_summary(report, options.out, time.perf_counter() - began)

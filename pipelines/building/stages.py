@@ -1,4 +1,7 @@
-"""The stages of a build, each a plain function: prepare, synthesize, divide, compute, publish. No Prefect here."""
+"""The stages of a build, each a plain function: find, read, synthesize, divide, publish. No Prefect here.
+
+What stands between, carrying the points, is ``carrying.py``.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +18,6 @@ from pipelines.building.carrying import (
     Job,
     Partition,
     Workplace,
-    compute,
     split_partitions,
     synthesize_missing,
 )
@@ -98,6 +100,15 @@ class Prepared:
         self.prices = tuple(prices)
         self.inputs_sha256: str | None = None
 
+    def let_go_of_points(self) -> None:
+        """Keeps one serving point of each GPU and model, for the summary: a large collection of them takes gigabytes.
+
+        Whoever computes reads them from the release.
+        """
+        points = self.inputs.serving_points
+        one_of_each = points.filter(pl.struct("hardware", "model").is_first_distinct()).rechunk()
+        self.inputs = replace(self.inputs, serving_points=one_of_each)
+
 
 @dataclass(frozen=True)
 class Division:
@@ -133,29 +144,33 @@ def find(options: BuildOptions) -> Found:
     )
 
 
-def prepare(options: BuildOptions) -> Prepared:
-    """Catalogues, scenarios and tables. Raises ``UserError`` where nothing can be built from them."""
-    return read(find(options))
+def prepare_if_changed(options: BuildOptions, previous: Previous | None, threads: int | None = None) -> Prepared | None:
+    """All that a build needs; None where ``previous`` was made from the very same and nothing of it is missing.
 
-
-def prepare_if_changed(options: BuildOptions, previous: Previous | None) -> Prepared | None:
-    """As ``prepare``; None where ``previous`` was made from the very same and nothing of it is missing."""
+    Raises ``UserError`` where nothing can be built from them.
+    """
     found = find(options)
     same = previous is not None and previous.inputs_sha256 == found.inputs_sha256 and previous.is_whole
     if same and previous is not None and not (options.strict and previous.faults):
         return None
-    prepared = read(found)
+    prepared = read(found, threads)
     as_seen = all(account.sha256 == found.seen[account.path][0] for account in prepared.inputs.accounts)
     # a file that has changed since it was seen: the next build must look again
     prepared.inputs_sha256 = found.inputs_sha256 if as_seen else ""
     return prepared
 
 
-def read(found: Found) -> Prepared:
-    """Reads and judges the files."""
+def read(found: Found, threads: int | None = None) -> Prepared:
+    """Reads and judges the files, so many at a time; without ``threads`` as many as the machine can."""
     options = found.options
     progress().start(READING, len(found.files))
-    inputs = read_inputs(found.files, found.hardware, found.models, on_file=lambda shown: progress().advance(READING))
+    inputs = read_inputs(
+        found.files,
+        found.hardware,
+        found.models,
+        on_file=lambda shown: progress().advance(READING),
+        threads=threads,
+    )
     if options.strict and inputs.faults:
         raise UserError(f"Nothing was published, because of --strict:\n{faults_in_words(inputs)}")
     if inputs.serving_points.is_empty():
@@ -180,13 +195,7 @@ def plan_partitions(points: pl.DataFrame) -> list[Partition]:
 def divide(
     prepared: Prepared, partitions: Sequence[Partition], previous: Previous | None, release: ReleaseWriter
 ) -> Division:
-    """Puts into the release what is as in ``previous``, and the other serving points; the rest are jobs.
-
-    ``prepared`` lets go of the serving points then: a large collection of them takes gigabytes.
-    """
-    # whoever computes reads them from the release; in memory one of each GPU and model is left for the summary
-    one_of_each = prepared.inputs.serving_points.filter(pl.struct("hardware", "model").is_first_distinct()).rechunk()
-    prepared.inputs = replace(prepared.inputs, serving_points=one_of_each)
+    """Puts into the release what is as in ``previous``, and the other serving points; the rest are jobs."""
     every_point = pl.concat([partition.points for partition in partitions])
     write_dimensions(every_point, prepared.hardware, prepared.models, prepared.scenarios, release)
     hasher = PartitionHasher(prepared.hardware, prepared.models, prepared.scenarios, prepared.options.mapping)
@@ -249,14 +258,6 @@ def _carry_over(
 def workplace(prepared: Prepared, release: ReleaseWriter) -> Workplace:
     """What the jobs of this build need."""
     return Workplace(release.staging, prepared.hardware, prepared.models, prepared.scenarios, prepared.options.mapping)
-
-
-def carry(prepared: Prepared, partitions: Sequence[Partition], release: ReleaseWriter) -> list[PartitionRecord]:
-    """Computes all partitions and puts them into the release."""
-    division = divide(prepared, partitions, None, release)
-    records = division.records + compute(division.jobs, workplace(prepared, release))
-    adopt(records, release)
-    return records
 
 
 def adopt(records: Iterable[PartitionRecord], release: ReleaseWriter) -> None:

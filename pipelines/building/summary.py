@@ -7,11 +7,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from pipelines.building.flow import BuildReport
 from pipelines.building.incremental import PartitionRecord
-from pipelines.commands.tables import print_table
+from pipelines.building.report import BuildReport
 from pipelines.lake.places import is_remote, shown, url_of
 from pipelines.reading.read_inputs import Inputs
+from pipelines.terminal import print_table
 
 PROGRAM = "agent-pareto"
 

@@ -59,7 +59,7 @@ def _print_json(inputs: "Inputs") -> None:
 
 def _print_tables(inputs: "Inputs") -> None:
     from pipelines.building.stages import faults_in_words
-    from pipelines.commands.tables import print_table
+    from pipelines.terminal import print_table
 
     formats = sorted({account.format or "rejected" for account in inputs.accounts})
     rows = []

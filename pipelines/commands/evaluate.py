@@ -102,7 +102,7 @@ def _print_json(comparison: "Comparison", errors: "pl.DataFrame") -> None:
 def _print_tables(comparison: "Comparison", errors: "pl.DataFrame") -> None:
     import polars as pl
 
-    from pipelines.commands.tables import print_table
+    from pipelines.terminal import print_table
 
     rows = errors.filter(pl.col("grouped_by") == "all").sort("figure", descending=True).to_dicts()
     print("Over all points, error in %")

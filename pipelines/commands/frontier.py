@@ -58,9 +58,9 @@ def frontier_command(
     A figure file has at most seven GPUs, and the points below the frontier and beyond the KV wall too,
     lighter; its numbers are the table's.
     """
-    from pipelines.commands.tables import print_table
     from pipelines.lake.query import open_lake
     from pipelines.reading.given_paths import check_output_file
+    from pipelines.terminal import print_table
     from schemas.errors import UserError
 
     asked: dict[Kind, Path | None] = {"png": png, "svg": svg, "html": html}

@@ -49,7 +49,7 @@ def list_hardware(
         entries = [entry.model_dump(mode="json", exclude_none=True) for entry in catalogue]
         print_json({"hardware": entries})
     else:
-        from pipelines.commands.tables import print_table
+        from pipelines.terminal import print_table
 
         print_table(_COLUMNS, (_row(entry) for entry in catalogue), caption=_CAPTION)
 

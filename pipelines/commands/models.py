@@ -44,7 +44,7 @@ def list_models(output_format: FormatOption = "table", catalogue: CatalogueOptio
 
         print_json({"models": [model_entry(spec) for spec in models]})
         return
-    from pipelines.commands.tables import print_table
+    from pipelines.terminal import print_table
 
     columns = (
         "slug",

@@ -1,10 +1,12 @@
 """`agent-pareto plan`: the fewest GPUs that serve a number of agents within limits."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pipelines.commands.model_options import CommandOfModels, given, option_name
 from pipelines.commands.shared_options import (
     DEFAULT_LAKE,
     HardwareOption,
@@ -16,6 +18,8 @@ from pipelines.commands.shared_options import (
 )
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from transforms.planning.limits import Limits, Loop
 
 _LIMIT_OPTIONS = {
@@ -49,23 +53,21 @@ _ROOFLINE = "roofline"
 _DO_NOT_RANK = "~ roofline: what peak rates allow; do not rank these rows against rows by tables."
 
 
+class TakesPlanLimits(CommandOfModels):
+    """A command that takes what a plan must keep to."""
+
+    def models(self) -> "Sequence[type[BaseModel]]":
+        from schemas.options import PlanLimits
+
+        return (PlanLimits,)
+
+
 def plan_command(
+    context: typer.Context,
     sessions: Annotated[int, typer.Option("--sessions", min=1, max=10**9, help="Concurrent agents to serve.")],
     model: ModelOption,
     scenario: ScenarioOption,
     hardware: HardwareOption = None,
-    max_turn_latency: Annotated[
-        float | None, typer.Option("--max-turn-latency", metavar="S", help="Longest mean latency of a turn, seconds.")
-    ] = None,
-    max_task_time: Annotated[
-        float | None, typer.Option("--max-task-time", metavar="S", help="Longest mean time of a task, pauses counted.")
-    ] = None,
-    min_tokens_per_s_per_user: Annotated[
-        float | None,
-        typer.Option(
-            "--min-tokens-per-s-per-user", metavar="X", help="Least output tokens of a turn over its latency."
-        ),
-    ] = None,
     weight_dtype: WeightsOption = None,
     lake: LakeOption = DEFAULT_LAKE,
     output_format: RecordsFormatOption = "table",
@@ -79,15 +81,14 @@ def plan_command(
     from pipelines.answering.release_contents import open_contents
     from pipelines.commands.output import print_records
     from schemas.errors import UserError
+    from schemas.options import PlanLimits
     from transforms.planning.fewest_gpus import COLUMNS, fewest_gpus
     from transforms.planning.limits import Limits, Loop
 
-    limits = Limits(max_turn_latency, max_task_time, min_tokens_per_s_per_user)
-    for option, value in zip(
-        _LIMIT_OPTIONS.values(), (max_turn_latency, max_task_time, min_tokens_per_s_per_user), strict=True
-    ):
+    limits = Limits(**given(context, PlanLimits).model_dump())
+    for name, value in given(context, PlanLimits):
         if value is not None and not (math.isfinite(value) and value > 0):
-            raise UserError(f"{option} {value}: must be a finite number above 0.")
+            raise UserError(f"{option_name(PlanLimits, name)} {value}: must be a finite number above 0.")
     contents = open_contents(lake)
     slug, agents = contents.model_slug(model), contents.scenario(scenario)
     loop = Loop(agents.turns, agents.think_time_s, agents.output_tokens_per_turn)
@@ -139,7 +140,7 @@ def _rounded(value: float, up: bool) -> str:
 
 
 def _print_table(plans: list[dict[str, Any]]) -> None:
-    from pipelines.commands.tables import print_table
+    from pipelines.terminal import print_table
 
     feasible = [row for row in plans if row["feasible"]]
     if feasible:

@@ -54,7 +54,7 @@ def list_scenarios(
         entries = [scenario.model_dump(mode="json", exclude_none=True) for scenario in chosen]
         print_json({"scenarios": entries})
     else:
-        from pipelines.commands.tables import print_table
+        from pipelines.terminal import print_table
 
         default = chosen if scenarios else load_scenarios()
         rows = ((*_row(scenario), "" if scenario in default else "*") for scenario in chosen)

@@ -1,6 +1,6 @@
 """The statistics of a fit on the terminal."""
 
-from pipelines.commands.tables import print_table
+from pipelines.terminal import print_table
 from schemas.scenarios import Scenario
 from schemas.trace_statistics import Spread, StepCounts, TraceStatistics
 

@@ -1,10 +1,11 @@
 """`agent-pareto what-if`: a published lake at a changed scenario, in seconds."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pipelines.commands.model_options import CommandOfModels, given
 from pipelines.commands.shared_options import (
     DEFAULT_LAKE,
     HardwareOption,
@@ -17,6 +18,7 @@ from pipelines.commands.shared_options import (
 
 if TYPE_CHECKING:
     import polars as pl
+    from pydantic import BaseModel
 
     from pipelines.answering.release_contents import ReleaseContents
     from schemas.options import MappingOptions
@@ -32,30 +34,20 @@ _SCALE = {"turn_latency_ms": 1e-3, "kv_utilization_fraction": 100.0}
 _COLUMNS = ("hardware", "point", "figure", "before", "after", "change_percent")
 
 
+class TakesScenarioChanges(CommandOfModels):
+    """A command that takes what changes of a scenario."""
+
+    def models(self) -> "Sequence[type[BaseModel]]":
+        from schemas.options import ScenarioChanges
+
+        return (ScenarioChanges,)
+
+
 def what_if_command(
+    context: typer.Context,
     model: ModelOption,
     scenario: ScenarioOption,
     hardware: HardwareOption = None,
-    think_time_s: Annotated[
-        float | None, typer.Option("--think-time-s", metavar="Z", help="Mean pause after each turn, seconds.")
-    ] = None,
-    cache_hit_rate: Annotated[
-        float | None, typer.Option("--cache-hit-rate", metavar="H", help="Chance that a turn finds its prefix cached.")
-    ] = None,
-    turns: Annotated[float | None, typer.Option("--turns", metavar="N", help="Mean turns of a task.")] = None,
-    initial_prompt_tokens: Annotated[
-        float | None, typer.Option("--initial-prompt-tokens", metavar="L0", help="Context of turn 1.")
-    ] = None,
-    new_tokens_per_turn: Annotated[
-        float | None, typer.Option("--new-tokens-per-turn", metavar="DL", help="Tokens from outside in a later turn.")
-    ] = None,
-    output_tokens_per_turn: Annotated[
-        float | None, typer.Option("--output-tokens-per-turn", metavar="OSL", help="Generated tokens of a turn.")
-    ] = None,
-    sessions: Annotated[
-        int | None, typer.Option("--sessions", metavar="C", help="Sessions of the operating point.")
-    ] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", metavar="G", help="GPUs that serve those sessions.")] = None,
     weight_dtype: WeightsOption = None,
     lake: LakeOption = DEFAULT_LAKE,
     output_format: RecordsFormatOption = "table",
@@ -69,22 +61,13 @@ def what_if_command(
     """
     from pipelines.answering.release_contents import open_contents
     from pipelines.commands.output import print_records
+    from schemas.options import ScenarioChanges
     from transforms.planning.what_if import compare, follows
 
-    given = {
-        "think_time_s": think_time_s,
-        "cache_hit_rate": cache_hit_rate,
-        "turns": turns,
-        "initial_prompt_tokens": initial_prompt_tokens,
-        "new_tokens_per_turn": new_tokens_per_turn,
-        "output_tokens_per_turn": output_tokens_per_turn,
-        "sessions": sessions,
-        "gpus": gpus,
-    }
     contents = open_contents(lake)
     slug, own = contents.model_slug(model), contents.scenario(scenario)
     points = contents.read_precision("serving_points", hardware or (), slug, None, weight_dtype)
-    changes = {name: value for name, value in given.items() if value is not None}
+    changes = given(context, ScenarioChanges).model_dump(exclude_none=True)
     before, after = _scenarios(own, changes)
     found = [_best(contents, points, slug, each) for each in (before, after)]
     comparisons = compare(*found)
@@ -164,7 +147,7 @@ def _of(side: dict[str, Any] | None, name: str) -> Any:
 
 
 def _print_table(comparisons: "list[Comparison]") -> None:
-    from pipelines.commands.tables import print_table
+    from pipelines.terminal import print_table
 
     rows = []
     last = None

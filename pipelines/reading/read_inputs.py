@@ -10,6 +10,7 @@ from functools import partial
 import polars as pl
 
 from pipelines.reading.inputs import FoundFile, open_file
+from pipelines.runners.machine import build_threads
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import conform, empty_frame
 from schemas.moments import as_text
@@ -19,8 +20,6 @@ from transforms.serving_points.superseding import rerun_columns, superseded
 from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, Reading
 
-#: Files that are read at a time; each may take the memory that the limits on one file allow.
-READING_THREADS = 2
 #: A sentence with a list of columns has a tenth of that; what is longer quotes the file.
 MAX_REASON_CHARACTERS = 10_000
 
@@ -81,8 +80,9 @@ def read_inputs(
     models: ModelCatalogue,
     on_file: Callable[[str], None] = lambda shown: None,
     keep_points: bool = True,
+    threads: int | None = None,
 ) -> Inputs:
-    """Reads and judges the files, a few at a time.
+    """Reads and judges the files, ``threads`` at a time: without it as many as the machine can.
 
     A row that an earlier one says word for word is dropped; a run that a later one of the same
     configuration replaces is dropped too, in whatever order they are read. Without ``keep_points`` the
@@ -93,7 +93,7 @@ def read_inputs(
     quarantine: list[pl.DataFrame] = []
     reruns: list[pl.DataFrame] = []
     accounts: list[FileAccount] = []
-    for outcome in judged_files(files, hardware, models, on_file):
+    for outcome in judged_files(files, hardware, models, on_file, threads):
         accounts.append(outcome.account)
         quarantine.append(outcome.quarantine)
         reruns.append(rerun_columns(outcome.points))
@@ -126,10 +126,11 @@ def judged_files(
     hardware: HardwareCatalogue,
     models: ModelCatalogue,
     on_file: Callable[[str], None] = lambda shown: None,
+    threads: int | None = None,
 ) -> Iterator[FileOutcome]:
     """What each file says, in the order given; rows that an earlier file says too are counted and dropped."""
     seen: set[str] = set()
-    for outcome in _ahead(files, partial(_judged, hardware=hardware, models=models)):
+    for outcome in _ahead(files, partial(_judged, hardware=hardware, models=models), threads or build_threads()):
         on_file(outcome.account.path)
         points, runs = new_points(outcome.points, seen), new_points(outcome.agentic, seen)
         accepted = points.height + runs.height
@@ -138,14 +139,14 @@ def judged_files(
         yield FileOutcome(account, points, runs, outcome.quarantine)
 
 
-def _ahead(files: Iterable[FoundFile], judge: Callable[[FoundFile], FileOutcome]) -> Iterator[FileOutcome]:
+def _ahead(files: Iterable[FoundFile], judge: Callable[[FoundFile], FileOutcome], number: int) -> Iterator[FileOutcome]:
     """The outcomes in the order of the files, the next of which are read meanwhile; no more are kept than are read."""
     waiting: deque[Future[FileOutcome]] = deque()
-    threads = ThreadPoolExecutor(READING_THREADS)
+    threads = ThreadPoolExecutor(number)
     try:
         for found in files:
             waiting.append(threads.submit(judge, found))
-            if len(waiting) == READING_THREADS:
+            if len(waiting) == number:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

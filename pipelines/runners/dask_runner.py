@@ -5,11 +5,10 @@ from typing import Any
 
 from schemas.errors import UserError
 
-LOCAL_PROCESSES = 2
 ANSWER_TIMEOUT_S = 10.0
 
 
-def dask_task_runner(address: str | None) -> Any:
+def dask_task_runner(address: str | None, processes: int) -> Any:
     """A task runner on the cluster at ``address``, or on one of processes of this machine, ended with the flow."""
     if importlib.util.find_spec("prefect_dask") is None:
         raise UserError("--runner dask needs Dask: install it with `pip install 'agent-pareto[dask]'`.")
@@ -20,7 +19,7 @@ def dask_task_runner(address: str | None) -> Any:
         return DaskTaskRunner(address=address)
     return DaskTaskRunner(
         cluster_kwargs={
-            "n_workers": LOCAL_PROCESSES,
+            "n_workers": processes,
             "threads_per_worker": 1,
             "processes": True,
             "dashboard_address": None,
@@ -49,4 +48,4 @@ def dask_threads() -> int:
     context = FlowRunContext.get()
     client = getattr(context.task_runner, "client", None) if context is not None else None
     workers = client.scheduler_info(n_workers=-1)["workers"].values() if client is not None else ()
-    return sum(int(worker["nthreads"]) for worker in workers) or LOCAL_PROCESSES
+    return sum(int(worker["nthreads"]) for worker in workers)

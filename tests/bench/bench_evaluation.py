@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pipelines.commands.tables import print_table
 from pipelines.reading.catalogues import load_hardware, load_models
 from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
+from pipelines.terminal import print_table
 from schemas.errors import UserError
 from schemas.models import ModelSpec
 from transforms.agent_points.carriers.ratio import RatioRows

@@ -34,9 +34,9 @@ from unittest import mock
 from pipelines.building import carrying, stages
 from pipelines.building.builder_lock import hold_lake
 from pipelines.building.carrying import compute
-from pipelines.building.flow import THREADS
 from pipelines.lake.reader import current_release
 from pipelines.lake.release import begin_release
+from pipelines.runners.machine import build_threads
 from schemas.options import BuildOptions
 from tests.bench.collection import SCENARIOS, write_scenarios, write_tables
 from tests.bench.ratios import print_ratios
@@ -120,7 +120,7 @@ def build_copies(copies: int) -> dict[str, float]:
         f"{rows['serving_points']:,} serving points x {SCENARIOS} scenarios: {points:,} agent points in "
         f"{computed:,} partitions, {mib:,.0f} MiB"
     )
-    print(f"  {'':17}{'seconds':>10}{'rows/s':>12}   of {THREADS} threads together")
+    print(f"  {'':17}{'seconds':>10}{'rows/s':>12}   of {build_threads()} threads together")
     for name, passed in clock.passed.items():
         done = rows["serving_points"] if name in ("reading", "preparing") else points
         print(f"  {name:17}{passed:10.1f}{done / passed:12,.0f}")
@@ -135,10 +135,13 @@ def _build(options: BuildOptions) -> int:
     prepared = stages.prepare_if_changed(options, None)
     assert prepared is not None
     with hold_lake(options.out, wait_s=60), begin_release(options.out) as release:
-        division = stages.divide(prepared, stages.plan_partitions(stages.synthesize(prepared)), None, release)
+        partitions = stages.plan_partitions(stages.synthesize(prepared))
+        prepared.let_go_of_points()
+        division = stages.divide(prepared, partitions, None, release)
         place = stages.workplace(prepared, release)
-        shares = [division.jobs[start::THREADS] for start in range(THREADS)]
-        with ThreadPoolExecutor(THREADS) as threads:
+        number = build_threads()
+        shares = [division.jobs[start::number] for start in range(number)]
+        with ThreadPoolExecutor(number) as threads:
             computed = list(itertools.chain(*threads.map(partial(compute, place=place), shares)))
         stages.adopt(computed + division.records, release)
         stages.publish(prepared, release, computed + division.records)

@@ -5,19 +5,19 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from pipelines.building.stages import carry, plan_partitions, prepare, publish, synthesize
+from pipelines.building import stages
 from pipelines.lake.release import begin_release
 from schemas.options import BuildOptions
+from tests.pipelines.builds import carry_all
 
 
 def build(lake: Path, tables: Path, models: Path | None = None) -> str:
     """The id of the release that a build of these tables publishes."""
     options = BuildOptions(tables=(tables,), models=models, out=lake)
-    prepared = prepare(options)
-    partitions = plan_partitions(synthesize(prepared))
+    prepared = stages.read(stages.find(options))
     with begin_release(lake) as release:
-        carry(prepared, partitions, release)
-        return publish(prepared, release)
+        carry_all(prepared, release)
+        return stages.publish(prepared, release)
 
 
 def current(lake: Path, table: str) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from pipelines.building.builder_lock import hold_lake
 from pipelines.building.carrying import compute
 from pipelines.building.incremental import PartitionRecord, content_sha256, load_previous
 from pipelines.lake.reader import current_release
-from pipelines.lake.release import begin_release
+from pipelines.lake.release import ReleaseWriter, begin_release
 from pipelines.reading.catalogues import SHIPPED
 from schemas.options import BuildOptions
 from schemas.tables import TABLES
@@ -57,12 +57,21 @@ def build(options: BuildOptions, full: bool = False) -> Built:
             return Built(None, [], [], 0)
         with begin_release(options.out, lock) as release:
             partitions = stages.plan_partitions(stages.synthesize(prepared))
+            prepared.let_go_of_points()
             division = stages.divide(prepared, partitions, previous, release)
             computed = compute(division.jobs, stages.workplace(prepared, release))
             stages.adopt(computed + division.records, release)
             release_id = stages.publish(prepared, release, computed + division.records)
     carried = [record for record in division.records if record.key.scenario is not None]
     return Built(release_id, computed, carried, division.damaged)
+
+
+def carry_all(prepared: stages.Prepared, release: ReleaseWriter) -> None:
+    """Computes all partitions and puts them into the release."""
+    partitions = stages.plan_partitions(stages.synthesize(prepared))
+    prepared.let_go_of_points()
+    division = stages.divide(prepared, partitions, None, release)
+    stages.adopt(division.records + compute(division.jobs, stages.workplace(prepared, release)), release)
 
 
 def release_content(lake: Path) -> dict[str, str]:

@@ -120,7 +120,7 @@ def test_no_cluster_at_the_address(tmp_path: Path) -> None:
 def test_without_dask_a_sentence_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'agent-pareto\[dask\]'"):
-        dask_task_runner(None)
+        dask_task_runner(None, 2)
 
 
 def test_an_address_without_dask_is_refused(tmp_path: Path) -> None:

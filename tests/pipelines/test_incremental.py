@@ -202,7 +202,7 @@ def test_without_hard_links_files_are_copied(
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> stages.Prepared:
     tables = write_small_tables(tmp_path_factory.mktemp("inputs") / "tables")
-    return stages.prepare(BuildOptions(tables=(tables,)))
+    return stages.read(stages.find(BuildOptions(tables=(tables,))))
 
 
 def hashes(points: Any, hardware: Any, models: Any, scenarios: Any, options: Any) -> dict[Key, str]:

@@ -20,7 +20,6 @@ import typer
 import yaml
 
 from pipelines.cli import app
-from pipelines.commands.build import build_command
 from pipelines.lake.reader import current_release, list_releases
 from schemas.errors import UserError
 from schemas.options import BuildOptions, RunOptions
@@ -199,13 +198,13 @@ def test_what_is_no_schedule_is_said_in_a_sentence(cron: str, timezone: str, mes
 
 def test_schedule_takes_the_options_of_build() -> None:
     build = {name for option in _options("build") for name in option.opts}
-    assert len(build) == len(inspect.signature(build_command).parameters)
+    assert len(build) == len(BuildOptions.model_fields) + len(RunOptions.model_fields)
     assert {name for option in _options("schedule") for name in option.opts} == build | {"--cron", "--timezone"}
 
 
 def _options(command: str) -> list[Any]:
-    group: Any = typer.main.get_command(app)
-    return [option for option in group.commands[command].params if option.name != "help"]
+    named: Any = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]
+    return [option for option in named.get_params(typer.Context(named)) if option.name != "help"]
 
 
 def test_options_mean_the_same_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,9 +38,15 @@ LAKE_FILES = {
 }
 
 
+def parameters_of(command: Any) -> list[Any]:
+    """The command's parameters, as its help has them."""
+    parameters: list[Any] = command.get_params(typer.Context(command))
+    return parameters
+
+
 def options_of(command: Any) -> set[str]:
     """The long options of a command, of its commands too."""
-    own = {option for parameter in command.params for option in parameter.opts + parameter.secondary_opts}
+    own = {option for parameter in parameters_of(command) for option in parameter.opts + parameter.secondary_opts}
     return own.union(*(options_of(inner) for inner in getattr(command, "commands", {}).values()))
 
 

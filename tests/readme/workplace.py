@@ -12,6 +12,7 @@ from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.options import BuildOptions
+from tests.pipelines.builds import carry_all
 from tests.readme.page import README, ROOT, blocks
 from tests.traces.test_command import table
 
@@ -41,7 +42,7 @@ def build_lake(folder: Path) -> None:
     inputs = read_inputs(find_files(list(TABLES)), hardware, models)
     prepared = stages.Prepared(options, hardware, models, tuple(load_scenarios()), inputs)
     with begin_release(folder) as release:
-        stages.carry(prepared, stages.plan_partitions(stages.synthesize(prepared)), release)
+        carry_all(prepared, release)
         stages.publish(prepared, release)
 
 
