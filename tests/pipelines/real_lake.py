@@ -13,11 +13,8 @@ from pipelines.reading.read_inputs import Inputs, read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.options import BuildOptions
 from schemas.scenarios import Scenario
-<<<<<<< HEAD
-from tests.properties.test_worked_cases import case_01
-=======
 from tests.pipelines.builds import carry_all
->>>>>>> e7918a4 (Options are the fields of their models, told once; the flow gets the held lake as an argument; threads follow the machine)
+from tests.properties.test_worked_cases import case_01
 from tests.transforms.factory import csv_text
 
 AIC = SHIPPED / "tables" / "aiconfigurator"
