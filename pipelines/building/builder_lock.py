@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.durable import explained
+from pipelines.lake.durable import disk_failures_explained
 from pipelines.lake.layout import Lake
 from pipelines.lake.locks import boot_id, publish_lock, taken_in_time, user_name
 from pipelines.lake.reader import last_builder
@@ -91,7 +91,7 @@ def hold_lake(
     names who holds the lock and since when.
     """
     lake = Lake.at(lake_path)
-    with explained(lake.root):
+    with disk_failures_explained(lake.root):
         lake.root.mkdir(parents=True, exist_ok=True)
         seen = _Watch()
         taken = taken_in_time(

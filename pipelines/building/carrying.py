@@ -8,7 +8,7 @@ import polars as pl
 
 from pipelines.building.incremental import Key, PartitionRecord
 from pipelines.building.star import put_aside
-from pipelines.lake.durable import explained
+from pipelines.lake.durable import disk_failures_explained
 from pipelines.lake.parts import Part, write_parts
 from pipelines.progress import progress
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
@@ -183,7 +183,7 @@ def _write_batch(batch: Sequence[Carried], release: Path) -> list[PartitionRecor
     frames = {"agent_points": agents, "agent_frontier": frontier}
     frames |= {"operating_points": operating, "mix_components": mixes}
     parts: dict[str, list[Part]] = {}
-    with explained(release.parent.parent):
+    with disk_failures_explained(release.parent.parent):
         for table, frame in frames.items():
             put_aside(release, table, frame)
             for part in write_parts(release, table, frame, TABLES[table].partitions):

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel
 
-from pipelines.lake.layout import Lake, read_json
+from pipelines.lake.layout import Lake, read_json_file
 from pipelines.lake.parts import Part, is_there
 from pipelines.lake.reader import Release, current_id
 from pipelines.reading.inputs import FoundFile, open_file
@@ -105,7 +105,7 @@ def load_previous(lake_path: Path) -> Previous | None:
         if release_id is None:
             return None
         release = Release(release_id, lake.release(release_id))
-        content = read_json(release.path / PARTITIONS_FILE)
+        content = read_json_file(release.path / PARTITIONS_FILE)
         records = [PartitionRecord.from_json(item) for item in content["partitions"]]
         sha256, faults = str(release.manifest["inputs_sha256"]), int(release.manifest["faults"])
         facts = dict(content["facts"])

@@ -32,7 +32,7 @@ from pipelines.building.incremental import (
     seen_files,
 )
 from pipelines.building.star import COLUMNS_OF, STORED, put_aside_again, write_dimensions, write_facts
-from pipelines.lake.durable import explained
+from pipelines.lake.durable import disk_failures_explained
 from pipelines.lake.parts import DamagedPartError, link_part, write_parts
 from pipelines.lake.release import ReleaseWriter
 from pipelines.live.asking import ask_aiconfigurator
@@ -226,7 +226,7 @@ def _write_serving_points(
     if not gpus:
         return []
     points = in_curve_order(partition.points.filter(pl.col("hardware").is_in(gpus)))
-    with explained(release.lake.root):
+    with disk_failures_explained(release.lake.root):
         parts = write_parts(release.staging, "serving_points", points, TABLES["serving_points"].partitions)
     keys = {f"hardware={gpu}/model={partition.model}": Key(gpu, partition.model) for gpu in gpus}
     return [
@@ -250,7 +250,7 @@ def _carry_over(
             return None
         return record
 
-    with explained(release.lake.root), ThreadPoolExecutor(LINKING_THREADS) as threads:
+    with disk_failures_explained(release.lake.root), ThreadPoolExecutor(LINKING_THREADS) as threads:
         carried = [record for record in threads.map(carry_over, same) if record is not None]
     return carried, len(same) - len(carried)
 

@@ -17,7 +17,7 @@ import polars as pl
 
 from pipelines.building.catalogue_tables import hardware_table, models_table, scenarios_table
 from pipelines.building.incremental import Key, PartitionRecord, Previous, content_sha256
-from pipelines.lake.durable import explained
+from pipelines.lake.durable import disk_failures_explained
 from pipelines.lake.parts import encode
 from pipelines.lake.release import ReleaseWriter
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
@@ -92,7 +92,7 @@ def write_facts(release: ReleaseWriter) -> dict[str, str]:
             raise ValueError(f"{fact}: {rows.height} rows, but {release.rows(wide)} in {wide}")
         release.write_table(fact, rows)
         hashes[fact] = hashlib.sha256((release.staging / f"{fact}.parquet").read_bytes()).hexdigest()
-    with explained(release.lake.root):
+    with disk_failures_explained(release.lake.root):
         shutil.rmtree(release.staging / _ASIDE, ignore_errors=True)
     return hashes
 

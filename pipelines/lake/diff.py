@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.lake.places import register_store
 from pipelines.lake.reader import Release, find_release
-from pipelines.lake.tables import Table, read_tables
+from pipelines.lake.tables import PublishedTable, read_tables
 from pipelines.lake.views import quote_name, scan_sql
 from schemas.errors import UserError
 
@@ -146,14 +146,14 @@ def _points_sql(
     )
 
 
-def _files(release: Release, table: Table, changed: set[str] | None) -> list[str]:
+def _files(release: Release, table: PublishedTable, changed: set[str] | None) -> list[str]:
     if changed is None or not table.partitioned_by:
         return [table.files]
     folders = (f"{table.name}/{folder}" for folder in sorted(changed))
     return [f"{folder}/*.parquet" for folder in folders if (release.path / folder).is_dir()]
 
 
-def _table(release: Release, name: str) -> Table:
+def _table(release: Release, name: str) -> PublishedTable:
     return next(table for table in read_tables(release.path) if table.name == name)
 
 

@@ -52,7 +52,7 @@ def replace_file(aside: Path, final: Path) -> None:
 
 
 @contextmanager
-def explained(lake: Path) -> Iterator[None]:
+def disk_failures_explained(lake: Path) -> Iterator[None]:
     """Turn what the operating system refuses while a lake is being written into a sentence for the user."""
     try:
         yield

@@ -102,7 +102,7 @@ def next_release_id(taken: Iterable[str], now: datetime) -> str:
     return after.strftime(RELEASE_ID_FORMAT)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json_file(path: Path) -> dict[str, Any]:
     """A JSON object from a file of the lake. Raises ``UserError`` if it is unreadable or not an object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

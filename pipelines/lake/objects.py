@@ -13,15 +13,15 @@ from schemas.errors import UserError
 def write_pointer(lake: Lake, release_id: str) -> None:
     """``current.json``, one object written at once."""
     store = file_system(lake.root)
-    with explained(lake):
+    with store_failures_explained(lake):
         store.pipe_file(key_of(lake.current), json.dumps(pointer_to(lake, release_id), indent=2).encode())
         store.invalidate_cache()
 
 
-def remove_release(lake: Lake, release_id: str) -> None:
+def remove_stored_release(lake: Lake, release_id: str) -> None:
     """Deletes a release; its manifest first, so that it is none from then on."""
     store, folder = file_system(lake.root), lake.release(release_id)
-    with explained(lake):
+    with store_failures_explained(lake):
         if store.exists(key_of(folder / MANIFEST)):
             store.rm_file(key_of(folder / MANIFEST))
         store.invalidate_cache()
@@ -31,7 +31,7 @@ def remove_release(lake: Lake, release_id: str) -> None:
 
 
 @contextmanager
-def explained(remote: Lake) -> Iterator[None]:
+def store_failures_explained(remote: Lake) -> Iterator[None]:
     """What a store refuses while a lake is written, as a sentence."""
     try:
         with refusals_explained(remote.root):

@@ -178,7 +178,7 @@ def pointer_to(lake: Lake, release_id: str, builder: Builder | None = None) -> d
     now = layout.utc_now().astimezone(UTC).isoformat()
     before: dict[str, Any] = {}
     with suppress(UserError):
-        before = layout.read_json(lake.current) if lake.current.is_file() else {}
+        before = layout.read_json_file(lake.current) if lake.current.is_file() else {}
     until = dict(known) if isinstance(known := before.get("current_until"), dict) else {}
     if isinstance(before.get("release"), str):
         until[before["release"]] = now

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.lake.places import register_store
 from pipelines.lake.reader import Release, current_release
 from pipelines.lake.sql_guard import check_select
-from pipelines.lake.tables import Table, read_tables
+from pipelines.lake.tables import PublishedTable, read_tables
 from pipelines.lake.views import comment_tables, create_views, glob_escaped, quote_text
 from schemas.errors import UserError
 
@@ -48,7 +48,9 @@ class QueryResult:
 class LakeQuery:
     """SQL over ``release``; made by ``open_lake``."""
 
-    def __init__(self, release: Release, connection: duckdb.DuckDBPyConnection, tables: Sequence[Table]) -> None:
+    def __init__(
+        self, release: Release, connection: duckdb.DuckDBPyConnection, tables: Sequence[PublishedTable]
+    ) -> None:
         self.release = release
         self.tables = [table.name for table in tables]
         self._uncommented = list(tables)

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.layout import CURRENT, MANIFEST, RELEASE_ID_PATTERN, Lake, read_json
+from pipelines.lake.layout import CURRENT, MANIFEST, RELEASE_ID_PATTERN, Lake, read_json_file
 from schemas.errors import UserError
 
 
@@ -20,14 +20,14 @@ class Release:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """What ``manifest.json`` says: id, created_at, previous, config, inputs, tables, …"""
-        return read_json(self.path / MANIFEST)
+        return read_json_file(self.path / MANIFEST)
 
 
 def current_id(lake: Lake) -> str | None:
     """The ID in ``current.json``; None if there is no such file."""
     if not lake.current.is_file():
         return None
-    release_id = read_json(lake.current).get("release")
+    release_id = read_json_file(lake.current).get("release")
     if not isinstance(release_id, str) or RELEASE_ID_PATTERN.fullmatch(release_id) is None:
         raise UserError(f"{lake.current} does not name a release; `releases rollback ID` writes it anew.")
     return release_id
@@ -36,7 +36,7 @@ def current_id(lake: Lake) -> str | None:
 def last_builder(lake: Lake) -> int:
     """The number of the builder whose release was published last, 0 where none says: a later one has a greater one."""
     try:
-        number = read_json(lake.current).get("builder")
+        number = read_json_file(lake.current).get("builder")
     except UserError:
         return 0
     return number if isinstance(number, int) and not isinstance(number, bool) else 0

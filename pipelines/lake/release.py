@@ -1,7 +1,8 @@
 """Write a release: tables into a staging folder that nobody reads, then ``publish``.
 
     with begin_release(lake) as release:
-        release.write_partitioned("agent_points", frame, by=("hardware", "model", "scenario"))
+        release.write_table("hardware", frame)
+        release.adopt("agent_points", schema, by, write_parts(release.staging, "agent_points", frame, by))
         release.publish(config={}, code_version="1", schema_version="1", inputs=[])
 
 Leaving the block without ``publish``, or by an error, removes everything that was written.
@@ -12,7 +13,6 @@ import re
 import shutil
 import threading
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,14 +21,14 @@ from typing import Any
 
 import polars as pl
 
-from pipelines.lake.checks import check_name, check_partition_value, check_values, difference
-from pipelines.lake.durable import explained, write_json
+from pipelines.lake.checks import check_name, check_values, difference
+from pipelines.lake.durable import disk_failures_explained, write_json
 from pipelines.lake.layout import MANIFEST, STAGING_PREFIX, TABLES, Lake
 from pipelines.lake.locks import Builder, StagingOwner, publish_lock
 from pipelines.lake.parts import Part, encode
 from pipelines.lake.publish import publish_staging, tidy
 from pipelines.lake.reader import Release
-from pipelines.lake.tables import Table, commented, narrow_tables
+from pipelines.lake.tables import PublishedTable, commented, narrow_tables
 from pipelines.lake.verify import write_checksums
 from pipelines.lake.views import count_rows_and_columns
 from schemas.errors import UserError
@@ -45,23 +45,18 @@ class _Written:
     schema: pl.Schema
     partitioned_by: tuple[str, ...]
     in_folder: bool
-    files_in: Counter[Path] = field(default_factory=Counter)
+    files: int = 0
     rows: int = 0
     bytes: int = 0
     sha256: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def files(self) -> int:
-        return self.files_in.total()
-
-    def new_file(self, table: str, keys: Mapping[str, str]) -> Path:
+    def new_file(self, table: str) -> Path:
         """The path of the next file, relative to the release."""
         if not self.in_folder and self.files:
             raise ValueError(f"{table}: written twice")
-        folder = Path(table, *(f"{key}={value}" for key, value in keys.items())) if self.in_folder else Path()
-        number = self.files_in[folder]
-        self.files_in[folder] += 1
-        return folder / (f"part-{number}.parquet" if self.in_folder else f"{table}.parquet")
+        number = self.files
+        self.files += 1
+        return Path(table, f"part-{number}.parquet") if self.in_folder else Path(f"{table}.parquet")
 
 
 class ReleaseWriter:
@@ -81,41 +76,10 @@ class ReleaseWriter:
         self._tables: dict[str, _Written] = {}
         self._lock = threading.Lock()
 
-    def write_partition(self, table: str, keys: Mapping[str, str], frame: pl.DataFrame) -> None:
-        """Write one partition, ``TABLE/KEY=VALUE/…/part-N.parquet``. Values that are no slugs: ``UserError``.
-
-        The columns of ``keys`` go into the folder names and not into the file, as every reader of Hive
-        partitions expects. If the frame has them they must hold the key's value and keep their place in the
-        order of columns; else they come first. A frame without rows only makes the table known.
-        """
-        for key, value in keys.items():
-            check_name(key)
-            check_partition_value(key, value)
-            if key not in frame.columns:
-                frame = frame.select(pl.lit(value, pl.String).alias(key), pl.all())
-            elif frame.schema[key] != pl.String or not frame[key].eq_missing(value).all():
-                raise ValueError(f"{table}: column {key} must be text equal to {value!r} in the partition of that name")
-        self._register(table, frame, tuple(keys), in_folder=True)
-        if frame.height:
-            self._write(table, keys, frame)
-
-    def write_partitioned(self, table: str, frame: pl.DataFrame, by: Sequence[str]) -> None:
-        """Write a whole frame, one partition for each combination of values of the columns ``by``.
-
-        A table that is left without rows is published as one empty file with all columns.
-        """
-        for key in by:
-            check_name(key)
-            if frame.schema.get(key) != pl.String:
-                raise ValueError(f"{table}: partition column {key} must be text, not {frame.schema.get(key)}")
-        self._register(table, frame.clear(), tuple(by), in_folder=True)
-        for values, part in frame.partition_by(by, as_dict=True, maintain_order=True).items():
-            self.write_partition(table, dict(zip(by, values, strict=True)), part)
-
     def write_table(self, table: str, frame: pl.DataFrame, *, folder: bool = False) -> None:
         """Write ``TABLE.parquet``, once; with ``folder`` the next ``TABLE/part-N.parquet``."""
         self._register(table, frame, (), in_folder=folder)
-        self._write(table, {}, frame)
+        self._write(table, frame)
 
     def adopt(self, table: str, schema: pl.Schema, by: Sequence[str], parts: Iterable[Part]) -> None:
         """Take in the parts of one table that ``write_parts`` or ``link_part`` have put into ``staging``.
@@ -126,7 +90,7 @@ class ReleaseWriter:
         with self._lock:
             written = self._tables[table]
             for part in parts:
-                written.files_in[Path(part.path).parent] += 1
+                written.files += 1
                 written.rows += part.rows
                 written.bytes += part.bytes
                 written.sha256[part.path] = part.sha256
@@ -140,7 +104,7 @@ class ReleaseWriter:
         self._check_open()
         if TEXT_FILE_PATTERN.fullmatch(name) is None or name in (MANIFEST, TABLES):
             raise ValueError(f"{name!r} cannot be a text file of a release")
-        with explained(self.lake.root):
+        with disk_failures_explained(self.lake.root):
             (self.staging / name).write_text(text, encoding="utf-8")
 
     def publish(
@@ -190,7 +154,7 @@ class ReleaseWriter:
             written = (item for table in self._tables.values() for item in table.sha256.items())
             write_checksums(staging, dict(written))
 
-        with explained(self.lake.root):
+        with disk_failures_explained(self.lake.root):
             self.published = publish_staging(
                 self.lake, self.staging, manifest, write_tables, self._owner.release, self._builder
             )
@@ -214,13 +178,13 @@ class ReleaseWriter:
         if (written.partitioned_by, written.in_folder) != (keys, in_folder):
             raise ValueError(f"{table}: partitioned by {written.partitioned_by} before, now by {keys}")
 
-    def _write(self, table: str, keys: Mapping[str, str], frame: pl.DataFrame) -> None:
+    def _write(self, table: str, frame: pl.DataFrame) -> None:
         with self._lock:
-            file = self._tables[table].new_file(table, keys)
+            file = self._tables[table].new_file(table)
         path = self.staging / file
-        with explained(self.lake.root):
+        with disk_failures_explained(self.lake.root):
             path.parent.mkdir(parents=True, exist_ok=True)
-            content = encode(frame.drop(list(keys)))
+            content = encode(frame)
             size = path.write_bytes(content)
         with self._lock:
             self._tables[table].rows += frame.height
@@ -232,7 +196,7 @@ class ReleaseWriter:
         for name, written in self._tables.items():
             if not written.files:
                 written.partitioned_by = ()
-                self._write(name, {}, written.schema.to_frame())
+                self._write(name, written.schema.to_frame())
 
     def _describe_tables(
         self,
@@ -240,7 +204,7 @@ class ReleaseWriter:
         table_comments: Mapping[str, str],
         column_comments: Mapping[str, Mapping[str, str]],
         stored: Mapping[str, tuple[str, ...]],
-    ) -> list[Table]:
+    ) -> list[PublishedTable]:
         """The tables as DuckDB reads them. ``UserError`` if it does not find the rows that were written."""
         import duckdb
 
@@ -260,7 +224,7 @@ class ReleaseWriter:
                     )
                 described = commented(columns, column_comments.get(name, {}))
                 comment, keys = table_comments.get(name), stored.get(name)
-                tables.append(Table(name, files, written.partitioned_by, described, comment, keys))
+                tables.append(PublishedTable(name, files, written.partitioned_by, described, comment, keys))
         finally:
             connection.close()
         return tables
@@ -276,7 +240,7 @@ def begin_release(lake_path: Path, builder: Builder | None = None) -> Iterator[R
     lake = Lake.at(lake_path)
     if "?" in str(lake.root):  # DuckDB takes what follows for options, and looks for its log elsewhere
         raise UserError(f"The path of a lake may not have a ? in it: {lake.root}.")
-    with explained(lake.root):
+    with disk_failures_explained(lake.root):
         lake.releases.mkdir(parents=True, exist_ok=True)
         with publish_lock(lake):
             tidy(lake)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from pipelines.lake import layout, objects
-from pipelines.lake.durable import explained
+from pipelines.lake.durable import disk_failures_explained
 from pipelines.lake.layout import Lake
 from pipelines.lake.locks import publish_lock
 from pipelines.lake.publish import remove_release, switch_to, tidy
@@ -36,7 +36,7 @@ def rollback(lake_path: Path, release_id: str) -> Release:
         release = find_release(lake_path, release_id)
         objects.write_pointer(lake, release.id)
         return release
-    with explained(lake.root), publish_lock(lake):
+    with disk_failures_explained(lake.root), publish_lock(lake):
         release = find_release(lake_path, release_id)
         switch_to(lake, release)
     return release
@@ -50,7 +50,7 @@ def relink(lake_path: Path) -> Release:
     lake = _existing(lake_path)
     if lake.remote:
         raise UserError(f"{lake.root} has no DuckDB file to relink: query it with `query --lake {lake.root}`.")
-    with explained(lake.root), publish_lock(lake):
+    with disk_failures_explained(lake.root), publish_lock(lake):
         tidy(lake)
         return current_release(lake_path)
 
@@ -65,18 +65,18 @@ def prune(lake_path: Path, keep: int, grace: timedelta = GRACE) -> Pruned:
         raise UserError("prune keeps at least one release: give --keep 1 or more.")
     lake = _existing(lake_path)
     pruned = Pruned([], [])
-    with explained(lake.root), nullcontext() if lake.remote else publish_lock(lake):
+    with disk_failures_explained(lake.root), nullcontext() if lake.remote else publish_lock(lake):
         if not lake.remote:
             tidy(lake)
         current = current_release(lake_path)  # with no current release it is not known what readers use
-        until = layout.read_json(lake.current).get("current_until") or {}
+        until = layout.read_json_file(lake.current).get("current_until") or {}
         for release in list_releases(lake_path)[:-keep]:
             if release.id == current.id:
                 continue
             if grace and layout.utc_now() - _last_use(release, until.get(release.id)) < grace:
                 pruned.left_for_readers.append(release.id)
             else:
-                objects.remove_release(lake, release.id) if lake.remote else remove_release(lake, release.path)
+                objects.remove_stored_release(lake, release.id) if lake.remote else remove_release(lake, release.path)
                 pruned.deleted.append(release.id)
     return pruned
 

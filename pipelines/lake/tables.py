@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.layout import TABLES, read_json
+from pipelines.lake.layout import TABLES, read_json_file
 from schemas.errors import UserError
 
 
@@ -21,7 +21,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
     """A table of a release.
 
     ``files`` is a pattern of paths relative to the release (``agent_points/**/*.parquet``);
@@ -47,7 +47,7 @@ class Table:
         }
 
     @classmethod
-    def from_json(cls, name: str, content: Mapping[str, Any]) -> "Table":
+    def from_json(cls, name: str, content: Mapping[str, Any]) -> "PublishedTable":
         stored = content.get("stored")  # releases of the first builds do not say it
         return cls(
             name=name,
@@ -59,22 +59,22 @@ class Table:
         )
 
 
-def read_tables(release: Path) -> list[Table]:
+def read_tables(release: Path) -> list[PublishedTable]:
     """The tables of a release folder, in the order of their names."""
     path = release / TABLES
-    content = read_json(path)
+    content = read_json_file(path)
     try:
-        return [Table.from_json(name, table) for name, table in sorted(content.items())]
+        return [PublishedTable.from_json(name, table) for name, table in sorted(content.items())]
     except (KeyError, TypeError) as error:
         raise UserError(f"{path} is not a description of tables: {error!r}.") from error
 
 
 def narrow_tables(
-    tables: Iterable[Table],
+    tables: Iterable[PublishedTable],
     table_comments: Mapping[str, str],
     column_comments: Mapping[str, Mapping[str, str]],
     columns_of: Mapping[str, tuple[str, Sequence[str]]],
-) -> list[Table]:
+) -> list[PublishedTable]:
     """Tables of some columns of another one, for those of which the release has that one."""
     by_name = {table.name: table for table in tables}
     narrow = []

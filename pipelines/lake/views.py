@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.lake.tables import Column, Table, read_tables
+from pipelines.lake.tables import Column, PublishedTable, read_tables
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,14 +43,16 @@ def scan_sql(release: Path, files: str, partitioned_by: Sequence[str], columns: 
 
 
 def create_views(
-    connection: duckdb.DuckDBPyConnection, release: Path, tables: Iterable[Table], schema: str = ""
+    connection: duckdb.DuckDBPyConnection, release: Path, tables: Iterable[PublishedTable], schema: str = ""
 ) -> None:
     """One view for each table, in the named schema (``""`` the default one). The files must be there."""
     for table in tables:
         connection.execute(f"CREATE VIEW {_named(table, schema)} AS {_scan(table, release)}")
 
 
-def store_tables(connection: duckdb.DuckDBPyConnection, release: Path, tables: Sequence[Table], schema: str) -> None:
+def store_tables(
+    connection: duckdb.DuckDBPyConnection, release: Path, tables: Sequence[PublishedTable], schema: str
+) -> None:
     """Fill one table for each of these, primary keys declared."""
     for table in tables:
         rules = [f"{quote_name(column.name)} {column.type}" for column in table.columns]
@@ -61,7 +63,7 @@ def store_tables(connection: duckdb.DuckDBPyConnection, release: Path, tables: S
 
 
 def comment_tables(
-    connection: duckdb.DuckDBPyConnection, tables: Iterable[Table], schema: str = "", kind: str = "VIEW"
+    connection: duckdb.DuckDBPyConnection, tables: Iterable[PublishedTable], schema: str = "", kind: str = "VIEW"
 ) -> None:
     """Put the descriptions of tables and columns on their views, or with ``TABLE`` tables, as DuckDB comments."""
     for table in tables:
@@ -134,9 +136,9 @@ def count_rows_and_columns(
     return int(row[0]), [Column(name, type_) for name, type_, *_ in described]
 
 
-def _scan(table: Table, release: Path) -> str:
+def _scan(table: PublishedTable, release: Path) -> str:
     return scan_sql(release, table.files, table.partitioned_by, [column.name for column in table.columns])
 
 
-def _named(table: Table, schema: str) -> str:
+def _named(table: PublishedTable, schema: str) -> str:
     return f"{quote_name(schema)}.{quote_name(table.name)}" if schema else quote_name(table.name)

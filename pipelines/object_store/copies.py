@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pipelines.lake.layout import MANIFEST, Lake
-from pipelines.lake.objects import explained, remove_release, write_pointer
+from pipelines.lake.objects import remove_stored_release, store_failures_explained, write_pointer
 from pipelines.lake.places import file_system, key_of
 from pipelines.lake.reader import Release, current_id
 from pipelines.lake.retention import relink
@@ -30,7 +30,7 @@ def fetch_current(remote: Lake, local: Lake) -> None:
     Files that are there already are not fetched again: a release never changes.
     """
     file_system(remote.root).invalidate_cache()
-    with explained(remote):
+    with store_failures_explained(remote):
         release_id = current_id(remote)
         if release_id is None:
             shutil.rmtree(local.root, ignore_errors=True)
@@ -54,7 +54,7 @@ def publish_copy(release: Release, before: Release | None, remote: Lake, still_o
     ``still_ours`` raises where another build has taken the lake over; it is called before the pointer is written.
     """
     store = file_system(remote.root)
-    with explained(remote):
+    with store_failures_explained(remote):
         known = remote.release_ids()
         if known and release.id <= known[-1]:
             raise UserError(
@@ -79,7 +79,7 @@ def publish_copy(release: Release, before: Release | None, remote: Lake, still_o
             store.invalidate_cache()
             still_ours()
         except BaseException:
-            remove_release(remote, release.id)
+            remove_stored_release(remote, release.id)
             raise
         write_pointer(remote, release.id)
 

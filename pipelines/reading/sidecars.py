@@ -30,12 +30,8 @@ def sidecar_of(path: Path) -> Sidecar | None:
         raise UserError(f"{SIDECAR_NAME}: {error}.") from None
 
 
-def parse_sidecar(raw: bytes) -> Sidecar:
-    """The sidecar of these bytes. Raises ``UserError`` with the line and what is wrong."""
-    return _parse(raw)[0]
-
-
-def _parse(raw: bytes) -> tuple[Sidecar, YamlFile]:
+def parse_sidecar(raw: bytes) -> tuple[Sidecar, YamlFile]:
+    """The sidecar of these bytes, and its file, which knows the lines. Raises ``UserError`` with line and fault."""
     file = parse_yaml(raw, SIDECAR_NAME)
     if not isinstance(file.value, dict):
         what = "is empty" if file.value is None else f"is {show(file.value)}"
@@ -50,7 +46,7 @@ def _parse(raw: bytes) -> tuple[Sidecar, YamlFile]:
 
 @lru_cache(maxsize=32)  # a folder of a thousand tables has one
 def _parse_in(folder: Path, raw: bytes) -> Sidecar:
-    sidecar, file = _parse(raw)
+    sidecar, file = parse_sidecar(raw)
     # A glob that names no file is a slip that would leave its facts unused.
     names = sorted(path.name for path in folder.iterdir()) if sidecar.files else []
     for glob in sidecar.files:

@@ -5,7 +5,7 @@ Importable without pytest, as child processes of the crash and concurrency tests
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import duckdb
 import polars as pl
 
 from pipelines.lake import publish
+from pipelines.lake.parts import write_parts
 from pipelines.lake.query import open_lake
 from pipelines.lake.reader import Release, current_release
 from pipelines.lake.release import ReleaseWriter, begin_release
@@ -35,9 +36,15 @@ def points(number: int) -> pl.DataFrame:
     )
 
 
+def write_partitioned(writer: ReleaseWriter, table: str, frame: pl.DataFrame, by: Sequence[str]) -> None:
+    """A whole frame, one partition for each combination of values of the columns ``by``."""
+    writer.adopt(table, frame.schema, by, ())  # refused before a file is written
+    writer.adopt(table, frame.schema, by, write_parts(writer.staging, table, frame, by))
+
+
 def write_release(writer: ReleaseWriter, number: int) -> None:
-    writer.write_partitioned("agent_points", points(number), by=KEYS)
-    writer.write_partitioned("agent_frontier", points(number), by=KEYS)
+    write_partitioned(writer, "agent_points", points(number), by=KEYS)
+    write_partitioned(writer, "agent_frontier", points(number), by=KEYS)
     writer.write_table("hardware", pl.DataFrame({"number": [number]}))
     writer.write_text("DATA_DICTIONARY.md", f"# {number}\n")
 

@@ -17,7 +17,7 @@ from pipelines.commands.query import query_command
 from pipelines.commands.releases import releases_app
 from pipelines.lake.release import begin_release
 from schemas.errors import UserError
-from tests.lake.factory import FIELDS, publish_number, seen_by_database, seen_by_query
+from tests.lake.factory import FIELDS, publish_number, seen_by_database, seen_by_query, write_partitioned
 
 REPOSITORY = Path(__file__).parents[2]
 COMMAND = "import typer; from pipelines.commands.query import query_command; typer.run(query_command)"
@@ -207,7 +207,7 @@ def test_the_grace_of_the_command_is_that_of_the_library() -> None:
 
 def test_a_query_of_a_table_without_rows(lake: Path) -> None:
     with begin_release(lake) as writer:
-        writer.write_partitioned("agent_points", pl.DataFrame({"hardware": [""], "x": [1.0]}).clear(), by=["hardware"])
+        write_partitioned(writer, "agent_points", pl.DataFrame({"hardware": [""], "x": [1.0]}).clear(), by=["hardware"])
         writer.publish(**FIELDS)
     assert run("query", "FROM agent_points", "--lake", lake, "--format", "csv").stdout_bytes == b"hardware,x\r\n"
     assert json.loads(run("query", "FROM agent_points", "--lake", lake, "--format", "json").stdout) == []

@@ -17,7 +17,7 @@ from pipelines.lake.retention import relink
 from schemas.errors import UserError
 from schemas.frames import empty_frame
 from schemas.tables import TABLES
-from tests.lake.factory import FIELDS, publish_number, seen_by_database, seen_by_query
+from tests.lake.factory import FIELDS, publish_number, seen_by_database, seen_by_query, write_partitioned
 
 
 def run(*arguments: object) -> Result:
@@ -36,7 +36,7 @@ def publish(
     """A release of agent points, all of them on the frontier, and sources."""
     with begin_release(lake) as writer:
         for table in ("agent_points", "agent_frontier"):
-            writer.write_partitioned(table, rows_of(table, points), by=TABLES[table].partitions)
+            write_partitioned(writer, table, rows_of(table, points), by=TABLES[table].partitions)
         columns = empty_frame("sources").schema
         writer.write_table("sources", pl.DataFrame(sources, schema=columns), folder=True)
         extra = {} if partitions is None else {"partitions": partitions}

@@ -18,7 +18,7 @@ from pipelines.lake.query import LakeQuery, explain, open_lake
 from pipelines.lake.release import begin_release
 from pipelines.lake.sql_guard import check_select
 from schemas.errors import UserError
-from tests.lake.factory import FIELDS, KEYS, points, publish_number
+from tests.lake.factory import FIELDS, KEYS, points, publish_number, write_partitioned
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lake = tmp_path_factory.mktemp("query") / "lake"
     publish_number(lake, 1)
     with begin_release(lake) as writer:
-        writer.write_partitioned("agent_points", points(2), by=KEYS)
-        writer.write_partitioned("agent_frontier", points(2), by=KEYS)
+        write_partitioned(writer, "agent_points", points(2), by=KEYS)
+        write_partitioned(writer, "agent_frontier", points(2), by=KEYS)
         writer.write_table("hardware", pl.DataFrame({"hardware": ["b200"], "hbm_bytes": [193_273_528_320]}))
         writer.publish(**FIELDS, column_comments={"hardware": {"hbm_bytes": "As the driver reports it"}})
     return lake

@@ -15,7 +15,7 @@ import pytest
 from pipelines.lake.release import begin_release
 from pipelines.lake.views import STORAGE_VERSION, glob_escaped, quote_text
 from schemas.errors import UserError
-from tests.lake.factory import FIELDS, KEYS, publish_number, seen_by_database, seen_by_query
+from tests.lake.factory import FIELDS, KEYS, publish_number, seen_by_database, seen_by_query, write_partitioned
 
 TRICKY = [
     "trueish", "t", "f", "y", "yes", "no", "on", "off", "nil", "na", "n-a", "nan-1", "infinit", "inf-1", "e5",
@@ -33,7 +33,7 @@ def rows_of(sql: str) -> list[tuple[object, ...]]:
 def one_partition(lake: Path, slug: str) -> Path:
     frame = pl.DataFrame({"x": [1, 2], "hardware": slug, "hardware_name": "H?=1/2 3.10", "model": slug})
     with begin_release(lake) as writer:
-        writer.write_partitioned("agent_points", frame, by=KEYS)
+        write_partitioned(writer, "agent_points", frame, by=KEYS)
         return writer.publish(**FIELDS).path / "agent_points"
 
 
@@ -66,7 +66,7 @@ def test_counts_and_rows_are_equal_for_all_readers(lake: Path) -> None:
         }
     )
     with begin_release(lake) as writer:
-        writer.write_partitioned("agent_points", frame, by=KEYS)
+        write_partitioned(writer, "agent_points", frame, by=KEYS)
         folder = writer.publish(**FIELDS).path / "agent_points"
     expected = frame.sort("x")
     by_polars = pl.scan_parquet(folder, hive_partitioning=True).select(frame.columns).sort("x").collect()
@@ -92,8 +92,8 @@ def test_columns_keep_their_order_and_types_in_the_view(lake: Path) -> None:
         }
     )
     with begin_release(lake) as writer:
-        writer.write_partitioned("agent_points", frame, by=KEYS)
-        writer.write_partitioned("agent_frontier", frame.clear(), by=KEYS)
+        write_partitioned(writer, "agent_points", frame, by=KEYS)
+        write_partitioned(writer, "agent_frontier", frame.clear(), by=KEYS)
         writer.publish(**FIELDS)
     expected = [
         ("point_id", "VARCHAR"), ("hardware", "VARCHAR"), ("tp", "BIGINT"), ("model", "VARCHAR"),
@@ -107,8 +107,8 @@ def test_columns_keep_their_order_and_types_in_the_view(lake: Path) -> None:
 def test_a_table_without_rows_is_readable_with_all_columns(lake: Path) -> None:
     frame = pl.DataFrame({"hardware": ["b200"], "model": ["kimi"], "x": [0.5]}).clear()
     with begin_release(lake) as writer:
-        writer.write_partitioned("agent_points", frame, by=KEYS)
-        writer.write_partition("serving_points", {"hardware": "b200", "model": "kimi"}, frame)
+        write_partitioned(writer, "agent_points", frame, by=KEYS)
+        write_partitioned(writer, "serving_points", frame, by=KEYS)
         writer.write_table("quarantine", frame, folder=True)
         writer.write_table("models", frame)
         release = writer.publish(**FIELDS)
@@ -133,8 +133,8 @@ def test_a_table_without_rows_is_readable_with_all_columns(lake: Path) -> None:
 
 def test_comments_are_in_the_database(lake: Path) -> None:
     with begin_release(lake) as writer:
-        writer.write_partitioned(
-            "agent_points", pl.DataFrame({"hardware": ["b200"], "ttft_ms": [1.0]}), by=["hardware"]
+        write_partitioned(
+            writer, "agent_points", pl.DataFrame({"hardware": ["b200"], "ttft_ms": [1.0]}), by=["hardware"]
         )
         writer.publish(
             **FIELDS,

@@ -11,7 +11,7 @@ from pipelines.lake.diff import diff_releases
 from pipelines.lake.reader import current_release, list_releases
 from pipelines.lake.release import begin_release
 from schemas.tables import TABLES
-from tests.lake.factory import FIELDS
+from tests.lake.factory import FIELDS, write_partitioned
 from tests.lake.test_diff import point, rows_of, source
 
 README = Path(__file__).parents[2] / "README.md"
@@ -23,7 +23,7 @@ def publish(lake: Path, version: str, points: list[dict[str, object]], without: 
     with begin_release(lake) as writer:
         for table in ("agent_points", "agent_frontier"):
             rows = rows_of(table, points).drop(without)
-            writer.write_partitioned(table, rows, by=TABLES[table].partitions)
+            write_partitioned(writer, table, rows, by=TABLES[table].partitions)
         writer.write_table("sources", sources(), folder=True)
         return writer.publish(**{**FIELDS, "schema_version": version}).id
 

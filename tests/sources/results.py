@@ -30,7 +30,7 @@ RUN = {
 
 def sidecar(text: str) -> Sidecar:
     """The ``source.yaml`` of this text."""
-    return parse_sidecar(text.encode())
+    return parse_sidecar(text.encode())[0]
 
 
 def input_file(content: bytes | str | object, says: str | None = FACTS, path: str = "result") -> InputFile:
