@@ -91,6 +91,9 @@ class StepCounts(_Part):
     impossible_rows: Count = Field(
         default=0, description="a length that is negative, missing, no number or beyond 10^9 tokens; left out"
     )
+    failed_rows: Count = Field(default=0, description="requests that failed or were cancelled; left out")
+    repeated_requests: Count = Field(default=0, description="the same request id once more; left out")
+    rows_without_session: Count = Field(default=0, description="requests that name no session; left out")
     rows_without_output: Count = Field(default=0, description="an output of 0 tokens; kept")
     turns_out_of_order: Count = Field(
         default=0, description="a turn number not above the one before; no step is taken from it"
@@ -111,6 +114,12 @@ class StepCounts(_Part):
     trims: Count = Field(default=0, description="the context shrinks by less; counts as growth 0")
     growth_below_output: Count = Field(
         default=0, description="the context grows by less than the last output: some of it was dropped"
+    )
+    branches: Count = Field(
+        default=0, description="another continuation of a request that has one: a session of its own"
+    )
+    sessions_begun_before: Count = Field(
+        default=0, description="sessions whose first request is not in the trace: their first prompt is too long"
     )
     sessions_inferred: Count = Field(default=0, description="sessions told apart by their shared prefixes, not by name")
 

@@ -75,7 +75,8 @@ def fit(
         str | None,
         typer.Option(
             "--format",
-            help="weka, tracelab, tracelab-replay, aiperf, mooncake, lmcache or table. Default: by the content.",
+            help="weka, tracelab, tracelab-replay, claude-code, spans, aiperf, bailian, mooncake, lmcache,"
+            " conversations, table or json-table. Default: by the content.",
         ),
     ] = None,
     cap_pauses: Annotated[
@@ -88,12 +89,17 @@ def fit(
             "--cache-timeout",
             min=0,
             metavar="S",
-            help="Take the hit rate of a cache that forgets after this pause. Default: one that never forgets.",
+            help="Take the hit rate of a cache that forgets after this pause. Default: a cache that evicts (lru) where"
+            " the trace's hits depend on it, else the trace's hit rate.",
         ),
     ] = None,
     characters_per_token: Annotated[
         float, typer.Option("--characters-per-token", min=0.1, help="For traces of text: the estimate of tokens.")
     ] = 4.0,
+    time_unit: Annotated[
+        Literal["s", "ms", "us", "ns"] | None,
+        typer.Option("--time-unit", help="Of times of arrival whose unit the trace does not tell."),
+    ] = None,
 ) -> None:
     """Fit a scenario to real agent traces: a scenario file for `build --scenarios FILE`, and a summary.
 
@@ -120,7 +126,7 @@ def fit(
         if value is not None and not math.isfinite(value):
             raise UserError(f"{option} {value}: must be a finite number of seconds.")
     check_output_file("--out", out, example="scenario.yaml")
-    options = FitOptions(chosen, name, trace_format, cap_pauses, cache_timeout, characters_per_token)
+    options = FitOptions(chosen, name, trace_format, cap_pauses, cache_timeout, characters_per_token, time_unit)
     with shown_progress():
         scenario = fit_scenario(traces, options)
     write_scenario(scenario, out)

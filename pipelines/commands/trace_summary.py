@@ -26,6 +26,7 @@ def print_summary(scenario: Scenario) -> None:
             ("rows and steps", "count", "what it is"),
             [(name.replace("_", " "), f"{count:,}", told[name]) for name, count in odd],
         )
+    print(f"Cache of the scenario: {scenario.cache}; {scenario.source.partition('; means; ')[2]}.")
     for note in found.notes:
         print(f"Note: {note}")
     print(

@@ -9,10 +9,9 @@ import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, Literal
 
 import yaml
 from pydantic import ValidationError
@@ -24,9 +23,9 @@ from schemas.sentences import explain
 from schemas.suggest import did_you_mean
 from schemas.trace_statistics import TraceFile
 from transforms.traces.formats import FORMATS, TraceFormat, UnknownTraceError, detect_format
-from transforms.traces.formats.lmcache import CHARACTERS_PER_TOKEN, read_texts
+from transforms.traces.formats.lmcache import CHARACTERS_PER_TOKEN
 from transforms.traces.formats.values import MAX_LINE_BYTES
-from transforms.traces.requests import Counts
+from transforms.traces.requests import Asked, Counts, Reading
 from transforms.traces.sessions import TIMEOUTS_S, Sessions
 from transforms.traces.statistics import NothingToFitError, scenario_from, trace_statistics
 
@@ -48,6 +47,7 @@ class FitOptions:
     cap_pauses_s: float | None = None
     cache_timeout_s: float | None = None
     characters_per_token: float = CHARACTERS_PER_TOKEN
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
 
 
 def fit_scenario(paths: Sequence[Path], options: FitOptions) -> Scenario:
@@ -58,18 +58,21 @@ def fit_scenario(paths: Sequence[Path], options: FitOptions) -> Scenario:
     """
     files = _find(paths)
     form = _common_format(files, options)
+    readings = _settled(files, form, options)
     timeouts = TIMEOUTS_S if options.cache_timeout_s is None else (*TIMEOUTS_S, options.cache_timeout_s)
     counts: Counts = Counter()
     sessions = Sessions(counts, timeouts_s=timeouts, cap_pauses_s=options.cap_pauses_s, one_by_one=form.one_by_one)
     progress().start(_STAGE, sum(path.stat().st_size // _STEP_BYTES + 1 for path in files))
-    read = [_read(path, number, form, sessions, counts) for number, path in enumerate(files)]
+    read = [_read(path, number, reading, sessions, counts) for number, (path, reading) in enumerate(readings.items())]
     sessions.finish()
+    reuse = next(iter(readings.values())).reuse
+    notes = tuple(dict.fromkeys(note for reading in readings.values() for note in reading.notes))
     try:
-        statistics = trace_statistics(sessions, form, read)
+        statistics = trace_statistics(sessions, form.name, reuse, read, notes)
     except NothingToFitError as error:
         raise UserError(f"{', '.join(map(str, paths))}: {error}") from None
     if options.cache_timeout_s is not None and not statistics.cache.by_timeout:
-        why = "the hits are those of the server's own cache" if form.reuse == "observed" else "it tells no pauses"
+        why = "the hits are those of the server's own cache" if reuse == "observed" else "it tells no pauses"
         raise UserError(f"--cache-timeout cannot be applied to this trace: {why}.")
     try:
         return scenario_from(
@@ -128,7 +131,7 @@ def _common_format(files: Sequence[Path], options: FitOptions) -> TraceFormat:
         for path in files:
             try:
                 found = _detect(path)
-                formats.setdefault(f"{found.name}, hits {found.reuse}", (found, path))
+                formats.setdefault(found.name, (found, path))
             except UnknownTraceError as error:
                 refused.append(f"{path} {error}.")
         if refused:
@@ -138,11 +141,29 @@ def _common_format(files: Sequence[Path], options: FitOptions) -> TraceFormat:
             kinds = "; ".join(f"{name} ({path})" for name, (_, path) in formats.items())
             raise UserError(f"The traces are of different formats: {kinds}. Fit them one by one.")
         form, _ = next(iter(formats.values()))
-    if form.name == "lmcache":
-        ratio = options.characters_per_token
-        note = f"Tokens are estimates: characters / {ratio:g}; no tokenizer was run."
-        return replace(form, read=partial(read_texts, characters_per_token=ratio), notes=(note,))
     return form
+
+
+def _settled(files: Sequence[Path], form: TraceFormat, options: FitOptions) -> dict[Path, Reading]:
+    """How each file is read, its dialect settled. Raises ``UserError``."""
+    asked = Asked(options.time_unit, options.characters_per_token)
+    readings: dict[Path, Reading] = {}
+    refused = []
+    for path in files:
+        with _Lines(path) as lines:
+            try:
+                readings[path] = form.settle(lines, asked)
+            except csv.Error as error:
+                raise UserError(f"{path}: is not a CSV file to its end ({error}).") from None
+            except UnknownTraceError as error:
+                refused.append(f"{path} {error}.")
+    if refused:
+        raise UserError("\n".join(refused[:20]))
+    kinds = {reading.reuse: path for path, reading in readings.items()}
+    if len(kinds) > 1:
+        told = "; ".join(f"{form.name}, hits {reuse} ({path})" for reuse, path in kinds.items())
+        raise UserError(f"The traces are of different formats: {told}. Fit them one by one.")
+    return readings
 
 
 def _detect(path: Path) -> TraceFormat:
@@ -151,11 +172,11 @@ def _detect(path: Path) -> TraceFormat:
         return detect_format(first, lambda: first + b"".join(lines))
 
 
-def _read(path: Path, number: int, form: TraceFormat, sessions: Sessions, counts: Counts) -> TraceFile:
+def _read(path: Path, number: int, reading: Reading, sessions: Sessions, counts: Counts) -> TraceFile:
     before = sessions.requests + sessions.subagent_requests
     with _Lines(path, show=True) as lines:
         try:
-            for request in form.read(lines, counts):
+            for request in reading.read(lines, counts):
                 sessions.add(request, number)
         except csv.Error as error:
             raise UserError(f"{path}: is not a CSV file to its end ({error}).") from None

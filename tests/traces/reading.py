@@ -3,7 +3,7 @@
 from collections import Counter
 
 from transforms.traces.formats import TraceFormat, detect_format
-from transforms.traces.requests import Counts, Request
+from transforms.traces.requests import Asked, Counts, Reading, Request
 from transforms.traces.sessions import Sessions
 
 
@@ -16,9 +16,13 @@ def detected(text: str) -> TraceFormat:
     return detect_format(lines[0] if lines else b"", text.encode)
 
 
+def reading_of(text: str) -> Reading:
+    return detected(text).settle(lines_of(text), Asked())
+
+
 def requests_of(text: str) -> tuple[list[Request], Counts]:
     counts: Counts = Counter()
-    return list(detected(text).read(lines_of(text), counts)), counts
+    return list(reading_of(text).read(lines_of(text), counts)), counts
 
 
 def measured(*requests: Request, cap_pauses_s: float | None = None) -> Sessions:

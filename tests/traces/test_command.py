@@ -13,6 +13,7 @@ from pipelines import progress
 from pipelines.commands import scenarios
 from pipelines.reading import traces
 from pipelines.reading.catalogues import load_scenarios
+from schemas.caches import LeastRecentlyUsedCache
 from schemas.errors import UserError
 from schemas.scenarios import Scenario
 
@@ -55,7 +56,9 @@ def test_the_file_is_a_scenario_that_a_build_takes(trace: Path, tmp_path: Path) 
     assert (scenario.turns, scenario.think_time_s, scenario.initial_prompt_tokens) == (3, 31, 1000)
     assert (scenario.new_tokens_per_turn, scenario.output_tokens_per_turn) == (10, 100)
     assert (scenario.output_retention_fraction, scenario.shared_prefix_tokens) == (1, 400)
-    assert (scenario.first_turn_new_tokens, scenario.cache_hit_rate) == (600, 1)
+    assert scenario.first_turn_new_tokens == 600
+    assert scenario.cache == LeastRecentlyUsedCache(most_hit_rate=1)  # at 10 s 47 % of it, for ever all
+    assert "so a cache that forgets (lru)" in scenario.source
     found, varying = scenario.statistics, scenario.distributions
     assert found is not None
     assert varying is not None
@@ -139,7 +142,7 @@ def test_paths_that_are_not_there_or_of_two_kinds(trace: Path, tmp_path: Path) -
     assert not (tmp_path / "missing").exists()
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps({"session_id": "a", "input_length": 10, "output_length": 1}) + "\n")
-    with pytest.raises(UserError, match=r"different formats: table, .*; aiperf, "):
+    with pytest.raises(UserError, match=r"different formats: table \(.*; aiperf \("):
         fit(trace, other, "--out", tmp_path / "x.yaml")
 
 

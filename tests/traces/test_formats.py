@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.traces.reading import detected, requests_of
+from tests.traces.reading import detected, reading_of, requests_of
 from transforms.traces.formats import UnknownTraceError
 
 
@@ -78,7 +78,7 @@ def test_tracelab_rounds() -> None:
         tracelab_round(1, 150, 100, 9, timing_events=[event("tool_result", 7), event("text", 9)], tools=[]),
         tracelab_round(2, 180, 90, 9, timing_events=[event("user_message", 29), event("text", 30)], tools=[]),
     )
-    assert detected(text).reuse == "observed"
+    assert reading_of(text).reuse == "observed"
     requests, _ = requests_of(text)
     assert [r.pause_s for r in requests] == [None, 3, 20]  # the slower tool; from the last text to the message
     assert [r.pause_kind for r in requests] == ["person", "tool", "person"]
@@ -170,8 +170,8 @@ def test_table() -> None:
 
 
 def test_a_table_says_by_its_column_whether_a_server_observed_the_hits() -> None:
-    assert detected("session,isl,osl,cached_tokens\n").reuse == "observed"
-    assert detected("session,isl,osl,hit_tok\n").reuse == "bounded"
+    assert reading_of("session,isl,osl,cached_tokens\na,9,1,0\n").reuse == "observed"
+    assert reading_of("session,isl,osl,hit_tok\na,9,1,0\n").reuse == "bounded"
 
 
 @pytest.mark.parametrize(

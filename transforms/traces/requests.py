@@ -1,9 +1,12 @@
 """The common form of all traces: one request to the model, of a stream of a session."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 PauseKind = Literal["tool", "person"]
+Reuse = Literal["observed", "bounded"]
 
 #: Counts by the field names of ``StepCounts``.
 Counts = Counter[str]
@@ -26,3 +29,24 @@ class Request(NamedTuple):
     pause_s: float | None = None  #: end of the stream's last request to the start of this one
     pause_kind: PauseKind | None = None
     system_tokens: float | None = None  #: system prompt and tool list; given once a session
+    request_id: str | None = None  #: of the same id only the first is counted
+
+
+Reader = Callable[[Iterable[bytes], Counts], Iterator[Request]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How one file is read, its dialect settled: the reader, what its reused tokens are, and what must be said."""
+
+    read: Reader
+    reuse: Reuse = "bounded"
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user says of traces that do not say it themselves."""
+
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    characters_per_token: float = 4.0

@@ -106,12 +106,18 @@ class Sessions:
         self._one_by_one = one_by_one
         self._open: dict[tuple[int, str, str], _Stream] = {}
         self._session: tuple[int, str] | None = None
+        self._seen: set[str] = set()
 
     def add(self, request: Request, file: int = 0) -> None:
         """Measure one request and the step that leads to it; sessions of different files are different."""
         if not _possible(request):
             self.counts["impossible_rows"] += 1
             return
+        if request.request_id is not None:
+            if request.request_id in self._seen:
+                self.counts["repeated_requests"] += 1
+                return
+            self._seen.add(request.request_id)
         if self._one_by_one and (file, request.session) != self._session:
             self._close_all()
             self._session = (file, request.session)

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from pydantic import ValidationError
 
-from schemas.caches import FixedCache
+from schemas.caches import Cache, FixedCache, LeastRecentlyUsedCache
 from schemas.distributions import Distribution, Distributions
 from schemas.scenarios import Scenario
 from schemas.trace_statistics import (
@@ -17,9 +17,9 @@ from schemas.trace_statistics import (
     TraceFile,
     TraceStatistics,
 )
-from transforms.traces.formats import TraceFormat
 from transforms.traces.histogram import significant
 from transforms.traces.log_normals import fit_pauses
+from transforms.traces.requests import Reuse
 from transforms.traces.sessions import Sessions
 
 #: The linear context of a scenario is remarked on where it is further than this from the traces' own mean.
@@ -31,7 +31,9 @@ class NothingToFitError(Exception):
     """The traces hold no session; the message is a sentence."""
 
 
-def trace_statistics(sessions: Sessions, form: TraceFormat, files: Sequence[TraceFile]) -> TraceStatistics:
+def trace_statistics(
+    sessions: Sessions, format_name: str, reuse: Reuse, files: Sequence[TraceFile], notes_of_reading: Sequence[str] = ()
+) -> TraceStatistics:
     """The statistics of finished sessions. Raises ``NothingToFitError`` where no usable request was read."""
     turns, initial = sessions.turns.spread(), sessions.initial_prompt.spread()
     inputs, outputs, peaks = sessions.input.spread(), sessions.output.spread(), sessions.peak.spread()
@@ -42,7 +44,7 @@ def trace_statistics(sessions: Sessions, form: TraceFormat, files: Sequence[Trac
     retention = significant(sessions.output_retention_fraction)
     growth = sessions.new_tokens.mean + retention * sessions.output.mean
     linear = significant(sessions.initial_prompt.mean + (sessions.turns.mean - 1) / 2 * growth)
-    notes = list(form.notes)
+    notes = list(notes_of_reading)
     if abs(linear / inputs.mean - 1) > _CONTEXT_OFF_BY:
         notes.append(
             f"Contexts that grow evenly from N, L0, dL, OSL and r have a mean of {linear:,.0f} tokens; the"
@@ -56,7 +58,7 @@ def trace_statistics(sessions: Sessions, form: TraceFormat, files: Sequence[Trac
     if pauses == 0 and sessions.turns.mean > 1:
         notes.append("The trace tells no pauses: the pause of the scenario is 0.")
     return TraceStatistics(
-        format=form.name,
+        format=format_name,
         files=tuple(files),
         sessions=sessions.turns.count,
         requests=sessions.requests,
@@ -70,7 +72,7 @@ def trace_statistics(sessions: Sessions, form: TraceFormat, files: Sequence[Trac
         system_and_tool_tokens=sessions.system.spread(),
         service_s=sessions.service.spread(),
         pauses_s=_pauses(sessions),
-        cache=_cache_hits(sessions, form),
+        cache=_cache_hits(sessions, reuse),
         subagents=sessions.subagent_turns.count,
         subagent_requests=sessions.subagent_requests,
         subagent_turns=sessions.subagent_turns.spread(),
@@ -93,11 +95,7 @@ def scenario_from(
     S is what a session's first request found of other sessions' input. h is the share of what later turns could
     reuse that a cache finds, one that forgets after ``timeout_s`` (a time-out that was measured) or never.
     """
-    cache = statistics.cache
-    hit_rate, of_cache = cache.cache_hit_rate, f"{cache.reuse} cache hits"
-    if timeout_s is not None:
-        at = next(found for found in cache.by_timeout if found.timeout_s == timeout_s)
-        hit_rate, of_cache = at.cache_hit_rate, f"{cache.reuse} cache hits, prefixes kept {timeout_s:g} s"
+    cache, of_cache = chosen_cache(statistics.cache, timeout_s)
     new_tokens = 0.0 if statistics.new_tokens is None else statistics.new_tokens.mean
     initial = _rounded(statistics.initial_prompt_tokens.mean)
     shared = min(_rounded(sessions.first_reused.mean), initial - 1)
@@ -116,10 +114,36 @@ def scenario_from(
         output_retention_fraction=_rounded(statistics.output_retention_fraction),
         shared_prefix_tokens=max(shared, 0.0),
         first_turn_new_tokens=initial - max(shared, 0.0),
-        cache=FixedCache(hit_rate=_rounded(hit_rate)),
+        cache=cache,
         distributions=_distributions(statistics),
         statistics=statistics,
     )
+
+
+def chosen_cache(hits: CacheHits, timeout_s: float | None = None) -> tuple[Cache, str]:
+    """The cache of a scenario that these hits ask for, and why in a few words.
+
+    Where the hits depend on how long a prefix is kept, a cache that evicts what was used longest ago: what it keeps
+    is an outcome of memory and load. Else, and where the time it keeps is given, a fixed hit rate.
+    """
+    if timeout_s is not None:
+        at = next(found for found in hits.by_timeout if found.timeout_s == timeout_s)
+        return (
+            FixedCache(hit_rate=_rounded(at.cache_hit_rate)),
+            f"{hits.reuse} cache hits, prefixes kept {timeout_s:g} s",
+        )
+    most, shortest = hits.cache_hit_rate, hits.by_timeout[0] if hits.by_timeout else None
+    if shortest is not None and most - shortest.cache_hit_rate > _FORGETTING:
+        return (
+            LeastRecentlyUsedCache(most_hit_rate=_rounded(most)),
+            f"{hits.reuse} cache hits: {shortest.cache_hit_rate:.0%} where prefixes are kept"
+            f" {shortest.timeout_s:g} s, {most:.0%} for ever, so a cache that forgets (lru)",
+        )
+    return FixedCache(hit_rate=_rounded(most)), f"{hits.reuse} cache hits"
+
+
+#: Hits that gain more than this from keeping prefixes for ever rest on how long they are kept.
+_FORGETTING: Final = 0.01
 
 
 def _distributions(statistics: TraceStatistics) -> Distributions | None:
@@ -166,8 +190,8 @@ def _pauses(sessions: Sessions) -> Pauses:
     )
 
 
-def _cache_hits(sessions: Sessions, form: TraceFormat) -> CacheHits:
-    reuse: Literal["observed", "bounded", "assumed"] = form.reuse if sessions.with_reuse else "assumed"
+def _cache_hits(sessions: Sessions, stated: Reuse) -> CacheHits:
+    reuse: Literal["observed", "bounded", "assumed"] = stated if sessions.with_reuse else "assumed"
     tokens, own = sessions.all_reuse, sessions.own_reuse
     timeouts: tuple[TimeoutHitRate, ...] = ()
     if sessions.pauses["all"].count and reuse != "observed":

@@ -1,88 +1,280 @@
-"""A flat table: CSV, one row a request, with columns of these names."""
+"""A table of requests: CSV with a header, or JSON objects one a line or in a list; one row a request.
+
+Usage exports of providers and gateways, logs of servers and the results of vLLM's multi-turn benchmark have this
+form. Sessions must be named. What the columns mean is settled by their arithmetic (``transforms.traces.dialect``).
+"""
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final
 
-from transforms.traces.formats.values import UnknownTraceError, csv_text, length, number, scaled, whole
+from transforms.traces.dialect import (
+    PROBED_REQUESTS,
+    TIME_UNITS,
+    Usage,
+    in_order,
+    input_holds_cached,
+    out_of_order,
+    probed,
+    refuse_impossible_times,
+    refuse_partial_inputs,
+    settle_time_unit,
+)
+from transforms.traces.formats.columns import (
+    BOUNDS,
+    COLUMNS,
+    EITHER_MEANING,
+    HOLDS_CACHED,
+    REQUIRED,
+    Columns,
+    columns_of,
+    rivals,
+)
+from transforms.traces.formats.values import UnknownTraceError, csv_text, json_rows, moment, number, whole
 from transforms.traces.formats.weka import pause_kind
-from transforms.traces.requests import Counts, PauseKind, Request
+from transforms.traces.requests import Asked, Counts, PauseKind, Reading, Request
 
-#: What a column holds: the names it may have. Times in seconds, or in ms where the name ends in ``_ms``.
-COLUMNS: Final[dict[str, tuple[str, ...]]] = {
-    "session": ("session", "session_id", "trace", "conversation_id"),
-    "stream": ("stream", "agent", "agent_id"),
-    "turn": ("turn", "k", "turn_index", "round_index"),
-    "start": ("start_s", "t", "time_s", "start_ms", "time_ms"),
-    "input": ("input_tokens", "isl", "input", "prompt_tokens"),
-    "output": ("output_tokens", "osl", "output", "completion_tokens"),
-    "reused": ("reused_tokens", "hit_tok", "cached_tokens", "prefix_tokens"),
-    "pause": ("pause_s", "think", "think_time_s", "pause_ms"),
-    "service": ("service_s", "api", "service_time_s", "service_ms"),
-    "pause_kind": ("pause_kind",),
-    "stop": ("prev_stop",),
-    "input_types": ("inp", "input_types"),
-}
-REQUIRED: Final = ("session", "input", "output")
-#: What a server's own cache held, under its usual names.
-OBSERVED: Final = ("cached_tokens", "prefix_tokens")
+Rows = Iterator[Mapping[str, Any]]
+RowReader = Callable[[Iterable[bytes], Counts], Rows]
 _MAIN: Final = ("", "main")
-
-
-def columns_of(header: Sequence[str]) -> dict[str, str]:
-    """The columns of a header that are known, by what they hold."""
-    found = {}
-    for held, names in COLUMNS.items():
-        name = next((name for name in names if name in header), None)
-        if name is not None:
-            found[held] = name
-    return found
+_NO_ERROR: Final = frozenset({"", "0", "false", "none", "null", "no", "nan", "[]", "{}"})
+_FAILED: Final = frozenset(
+    {"error", "failed", "failure", "cancelled", "canceled", "timeout", "aborted", "status_code_error", "incomplete"}
+)
+_ROWS_FOR_COLUMNS: Final = 1_000
 
 
 def is_table(header: Sequence[str]) -> bool:
     """Whether these columns are enough."""
-    return all(held in columns_of(header) for held in REQUIRED)
+    return not columns_of(header).missing
 
 
 def missing_columns(header: Sequence[str]) -> str:
     """The names that one of the header's columns should have, in words."""
-    known = columns_of(header)
-    return "; nor ".join(" or ".join(COLUMNS[held]) for held in REQUIRED if held not in known)
+    return "; nor ".join(" or ".join(COLUMNS[held][:4]) for held in columns_of(header).missing)
 
 
-def read_table(lines: Iterable[bytes], counts: Counts) -> Iterator[Request]:
-    """A request a row. Raises ``UnknownTraceError`` where a column is missing."""
+def settle_csv(lines: Iterable[bytes], asked: Asked) -> Reading:
+    """How a CSV table is read. Raises ``UnknownTraceError``."""
+    return settle_rows(lines, asked, csv_rows)
+
+
+def settle_json(lines: Iterable[bytes], asked: Asked) -> Reading:
+    """How a table of JSON objects is read. Raises ``UnknownTraceError``."""
+    return settle_rows(lines, asked, flat_rows)
+
+
+def csv_rows(lines: Iterable[bytes], counts: Counts) -> Rows:
+    """The rows of a CSV file by the names of its header."""
     rows = csv.reader(csv_text(lines))
     header = [name.strip() for name in next(rows, [])]
-    if not is_table(header):
-        raise UnknownTraceError(f"is a table without a column {missing_columns(header)}")
-    at = {held: header.index(name) for held, name in columns_of(header).items()}
-    factor = {held: 1e-3 if name.endswith("_ms") else 1.0 for held, name in columns_of(header).items()}
+    twice = sorted({name for name in header if name and header.count(name) > 1})
+    if twice:
+        raise UnknownTraceError(f"is a table with more than one column {', '.join(twice)}")
     for cells in rows:
-        if len(cells) != len(header):
+        if len(cells) == len(header):
+            yield dict(zip(header, cells, strict=True))
+        else:
             counts["unreadable_rows"] += bool(cells)
+    if not header:
+        raise UnknownTraceError("is empty")
+
+
+def flat_rows(lines: Iterable[bytes], counts: Counts) -> Rows:
+    """JSON objects with their nested fields named by a path of dots."""
+    for row in json_rows(lines, counts):
+        yield flat(row)
+
+
+def flat(row: Mapping[str, Any], before: str = "", depth: int = 0) -> dict[str, Any]:
+    """One object, nested ones taken apart."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        path = f"{before}{name}"
+        if isinstance(value, dict) and depth < _DEPTH:
+            found |= flat(value, f"{path}.", depth + 1)
+        else:
+            found[path] = value
+    return found
+
+
+_DEPTH: Final = 8
+
+
+def settle_rows(lines: Iterable[bytes], asked: Asked, rows_of: RowReader, *, title: str = "table") -> Reading:
+    """How such rows are read: columns, units, whether the input holds what was cached, and their order."""
+    probe = list(islice(rows_of(lines, Counts()), PROBED_REQUESTS))
+    header = list(dict.fromkeys(name for row in probe[:_ROWS_FOR_COLUMNS] for name in row))
+    columns = columns_of(header)
+    if columns.missing:
+        raise UnknownTraceError(f"is a {title} without a column {missing_columns(header)}")
+    _refuse_rivals(columns, header, probe)
+    _refuse_likely(columns)
+    as_they_stand = partial(_requests, columns=columns, holds_cached=_holds_cached(columns, probe))
+    unit, notes = _start_unit(columns, probe, probed(as_they_stand(probe, Counts(), start_unit=None)), asked)
+    read = probed(as_they_stand(probe, Counts(), start_unit=unit))
+    sort = out_of_order(read)
+    refuse_partial_inputs(in_order(read) if sort else read)
+    if not read:
+        raise UnknownTraceError("has no row of a request with a session: there are no turns to fit")
+    if columns.unread:
+        notes += (f"Columns not read: {_listed(columns.unread)}.",)
+    if sort:
+        notes += ("Rows were put in the order of their turns or times.",)
+
+    def reader(again: Iterable[bytes], counts: Counts) -> Iterator[Request]:
+        requests = as_they_stand(rows_of(again, counts), counts, start_unit=unit)
+        yield from in_order(requests) if sort else requests
+
+    reuse = "observed" if "reused" in columns.known and columns.known["reused"] not in BOUNDS else "bounded"
+    return Reading(reader, "observed" if reuse == "observed" else "bounded", notes)
+
+
+def _refuse_rivals(columns: Columns, header: Sequence[str], probe: Sequence[Mapping[str, Any]]) -> None:
+    """Two columns of one meaning must hold the same."""
+    for held in ("input", "output", "reused"):
+        if held not in columns.given:
             continue
-        row: dict[str, object] = {held: cells[place] for held, place in at.items()}
-        stream = str(row.get("stream", "")).strip()
-        turn = whole(row.get("turn"))
-        yield Request(
-            session=str(row["session"]),
-            stream="" if stream in _MAIN else stream,
-            turn=turn,
-            start_s=scaled(row.get("start"), factor.get("start", 1.0)),
-            service_s=scaled(row.get("service"), factor.get("service", 1.0)),
-            input_tokens=length(row, "input"),
-            output_tokens=length(row, "output"),
-            reused_tokens=number(row.get("reused")),
-            pause_s=scaled(row.get("pause"), factor.get("pause", 1.0)),
-            pause_kind=_kind(row),
+        for rival in rivals(columns, held, header):
+            pairs = [(number(row.get(columns.given[held])), number(row.get(rival))) for row in probe]
+            if any(one is not None and other is not None and one != other for one, other in pairs):
+                raise UnknownTraceError(
+                    f"has two columns that may be its {held} tokens and differ: {columns.given[held]} and {rival}."
+                    " Leave one of them out"
+                )
+
+
+def _refuse_likely(columns: Columns) -> None:
+    for name, meaning in columns.likely:
+        known = COLUMNS["start" if "arrival" in meaning else "reused"]
+        wanted = "timestamp" if "arrival" in meaning else "cached_tokens or cache_read_input_tokens"
+        raise UnknownTraceError(
+            f"has a column {name} that may be {meaning} and is not known: name it {wanted}, or leave it out"
+            f" (known are {', '.join(known[:6])} …)"
         )
 
 
-def _kind(row: dict[str, object]) -> PauseKind | None:
-    given = row.get("pause_kind")
+def _holds_cached(columns: Columns, probe: Sequence[Mapping[str, Any]]) -> bool:
+    names = columns.known
+    if names["input"] in HOLDS_CACHED:
+        return HOLDS_CACHED[names["input"]]
+    named_so = {names.get("reused"), names.get("written")} & EITHER_MEANING
+    documented = None if named_so and names["input"] in ("input_tokens", "input") else True
+
+    def value(row: Mapping[str, Any], held: str) -> float | None:
+        return number(row.get(columns.given[held])) if held in columns.given else None
+
+    usages = [Usage(*(value(row, held) for held in ("input", "output", "reused", "written", "total"))) for row in probe]
+    return input_holds_cached(usages, documented)
+
+
+def _start_unit(
+    columns: Columns, probe: Sequence[Mapping[str, Any]], raw: Sequence[Request], asked: Asked
+) -> tuple[float | None, tuple[str, ...]]:
+    """Seconds per unit of the start column; None for times of a calendar."""
+    if "start" not in columns.given:
+        return 1.0, ()
+    name = columns.given["start"]
+    values = [row.get(name) for row in probe if row.get(name) not in (None, "")]
+    if not values:
+        return 1.0, ()
+    if all(moment(value) is not None for value in values):
+        return None, ()
+    if any(number(value) is None for value in values):
+        shown = next(value for value in values if number(value) is None)
+        raise UnknownTraceError(
+            f"has a column {name} that is neither a number nor a time in ISO 8601 (say {str(shown)[:40]!r})"
+        )
+    stated = columns.unit_of("start")
+    if asked.time_unit is not None:
+        return TIME_UNITS[asked.time_unit], ()
+    if stated is not None:
+        refuse_impossible_times(raw, stated, name)
+        return stated, ()
+    documented = "s" if columns.known["start"] == "t" else None
+    unit = settle_time_unit(raw, documented, name=name)
+    if unit == documented:
+        return TIME_UNITS[unit], ()
+    return TIME_UNITS[unit], (f"Times of {name} are read as {unit}: by what a stream can generate, or their size.",)
+
+
+def _requests(
+    rows: Iterable[Mapping[str, Any]],
+    counts: Counts,
+    *,
+    columns: Columns,
+    holds_cached: bool,
+    start_unit: float | None,
+) -> Iterator[Request]:
+    """A request a row; ``start_unit`` None: times of a calendar, or numbers as they stand."""
+    units = {held: columns.unit_of(held) or 1.0 for held in ("service", "pause")}
+    for row in rows:
+        cells = {held: row.get(name) for held, name in columns.given.items()}
+        if _failed(cells):
+            counts["failed_rows"] += 1
+            continue
+        session = cells["session"]
+        if session is None or not str(session).strip():
+            counts["rows_without_session"] += 1
+            continue
+        read, written = number(cells.get("reused")), number(cells.get("written"))
+        given, percent = number(cells.get("input")), number(cells.get("reused_percent"))
+        tokens = float("nan") if given is None else given
+        if not holds_cached:
+            tokens += (read or 0.0) + (written or 0.0)
+        if read is None and percent is not None:
+            read = tokens * min(max(percent, 0.0), 100.0) / 100.0
+        output = number(cells.get("output"))
+        stream = str(cells.get("stream") or "").strip()
+        yield Request(
+            session=str(session),
+            stream="" if stream in _MAIN else stream,
+            turn=whole(cells.get("turn")),
+            start_s=_time(cells.get("start"), start_unit),
+            service_s=_scaled(cells.get("service"), units["service"]),
+            input_tokens=tokens,
+            output_tokens=float("nan") if output is None else output,
+            reused_tokens=read,
+            pause_s=_scaled(cells.get("pause"), units["pause"]),
+            pause_kind=_kind(cells),
+            request_id=str(cells["request_id"]) if cells.get("request_id") not in (None, "") else None,
+        )
+
+
+def _time(value: object, unit: float | None) -> float | None:
+    if unit is None:
+        at = moment(value)
+        return number(value) if at is None else at
+    return _scaled(value, unit)
+
+
+def _scaled(value: object, factor: float) -> float | None:
+    read = number(value)
+    return None if read is None else read * factor
+
+
+def _failed(cells: Mapping[str, Any]) -> bool:
+    error, status = cells.get("error"), cells.get("status")
+    if error is not None and str(error).strip().lower() not in _NO_ERROR:
+        return True
+    code = number(status)
+    return code >= 400 if code is not None else str(status).strip().lower() in _FAILED
+
+
+def _kind(cells: Mapping[str, Any]) -> PauseKind | None:
+    given = cells.get("pause_kind")
     if given == "tool":
         return "tool"
     if given == "person":
         return "person"
-    return pause_kind(row.get("stop"), row.get("input_types"))
+    return pause_kind(cells.get("stop"), cells.get("input_types"))
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:12])
+    return shown if len(names) <= 12 else f"{shown} and {len(names) - 12} more"
+
+
+__all__ = ["REQUIRED", "is_table", "missing_columns", "settle_csv", "settle_json", "settle_rows"]

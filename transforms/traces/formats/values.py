@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Final
 
 from transforms.traces.requests import Counts
@@ -48,18 +49,41 @@ def scaled(value: object, factor: float) -> float | None:
 
 def moment(value: object) -> float | None:
     """Seconds since 1970 of an ISO 8601 time, taken for UTC where it names no zone."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "-" not in value:
         return None
     try:
-        read = datetime.fromisoformat(value)
+        read = datetime.fromisoformat(value.strip().removesuffix(" UTC"))
         return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
 
 
 def json_rows(lines: Iterable[bytes], counts: Counts) -> Iterator[dict[str, Any]]:
-    """The objects of a JSONL file; a line that is none is counted and left out."""
-    for line in lines:
+    """The objects of a JSONL file, or of one JSON text that is a list of them or holds one.
+
+    A line or an item that is no object is counted and left out.
+    """
+    remaining = iter(lines)
+    first = next((line for line in remaining if line.strip()), b"").removeprefix(b"\xef\xbb\xbf")
+    value = parse(first)
+    if value is None or isinstance(value, list):
+        whole_text = first + b"".join(remaining)
+        value = parse(whole_text)
+        items = list_of_objects(value)
+        if items is not None:
+            counts["unreadable_rows"] += sum(not isinstance(item, dict) for item in items)
+            yield from (item for item in items if isinstance(item, dict))
+            return
+        remaining = iter(whole_text.splitlines()[1:])
+        value = parse(first)
+    second = next((line for line in remaining if line.strip()), None)
+    if isinstance(value, dict) and second is None and _LISTS & value.keys():
+        yield from mappings(next(value[name] for name in value if name in _LISTS))
+    elif isinstance(value, dict):
+        yield value
+    else:
+        counts["unreadable_rows"] += bool(first.strip())
+    for line in chain([] if second is None else [second], remaining):
         if not line.strip():
             continue
         row = parse(line)
@@ -67,6 +91,19 @@ def json_rows(lines: Iterable[bytes], counts: Counts) -> Iterator[dict[str, Any]
             yield row
         else:
             counts["unreadable_rows"] += 1
+
+
+_LISTS: Final = frozenset({"data", "rows", "records", "items", "results", "spans", "events"})
+
+
+def list_of_objects(value: object) -> list[Any] | None:
+    """A JSON list, or the one list of objects that an object holds; a single object is a list of one."""
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, dict):
+        return None
+    lists = [held for held in value.values() if isinstance(held, list) and held and isinstance(held[0], dict)]
+    return lists[0] if len(lists) == 1 else [value]
 
 
 def parse(text: bytes) -> Any:
