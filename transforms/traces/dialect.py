@@ -202,23 +202,45 @@ def _place(request: Request) -> tuple[float, float]:
     return (request.start_s or 0.0, 0.0)
 
 
-def refuse_partial_inputs(requests: Sequence[Request]) -> None:
-    """Raises ``UnknownTraceError`` where the inputs of a session shrink as often as they grow: no whole contexts."""
-    last: dict[tuple[str, str], float] = {}
-    steps = shrinking = 0
+def refuse_other_counts(requests: Sequence[Request]) -> None:
+    """Raises ``UnknownTraceError`` where the counts of tokens are not those of single requests and whole contexts.
+
+    Inputs that shrink as often as they grow are parts of contexts, or several agents'; outputs that rise in every
+    step, or inputs that rise by more in every step, are running totals; fractions are another unit.
+    """
+    last: dict[tuple[str, str], Request] = {}
+    grown: dict[tuple[str, str], float] = {}
+    steps = shrinking = rising = bends = rising_more = 0
     for request in requests:
         key = (request.session, request.stream)
-        before, last[key] = last.get(key), request.input_tokens
-        if before is not None:
-            steps += 1
-            shrinking += request.input_tokens < before
+        before, last[key] = last.get(key), request
+        if before is None:
+            continue
+        steps += 1
+        growth = request.input_tokens - before.input_tokens
+        shrinking += growth < 0
+        rising += request.output_tokens > before.output_tokens
+        if key in grown:
+            bends += 1
+            rising_more += growth > grown[key]
+        grown[key] = growth
     if steps >= _STEPS_TO_JUDGE and shrinking > _SHRINKING_SHARE * steps:
         raise UnknownTraceError(
             f"has inputs that shrink in {shrinking:,} of {steps:,} steps of its sessions: they are not the whole"
             " context, or several agents share a session. Give the whole input, and a column `agent` where there are"
             " several"
         )
+    for what, count, of in (("outputs rise", rising, steps), ("inputs rise by more", rising_more, bends)):
+        if of >= _STEPS_TO_SEE_TOTALS and count == of:
+            raise UnknownTraceError(
+                f"has running totals: its {what} in each of {of:,} steps of its sessions. Give the tokens of each"
+                " request"
+            )
+    fractions = sum(not request.input_tokens.is_integer() for request in requests if request.input_tokens > 0)
+    if fractions > len(requests) / 2:
+        raise UnknownTraceError("has token counts that are no whole numbers: give tokens, not thousands of them")
 
 
 _STEPS_TO_JUDGE: Final = 3
 _SHRINKING_SHARE: Final = 0.4
+_STEPS_TO_SEE_TOTALS: Final = 8

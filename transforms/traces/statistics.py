@@ -135,7 +135,7 @@ def chosen_cache(hits: CacheHits, timeout_s: float | None = None) -> tuple[Cache
     most, shortest = hits.cache_hit_rate, hits.by_timeout[0] if hits.by_timeout else None
     if shortest is not None and most - shortest.cache_hit_rate > _FORGETTING:
         return (
-            LeastRecentlyUsedCache(most_hit_rate=_rounded(most)),
+            LeastRecentlyUsedCache(most_hit_rate=most),
             f"{hits.reuse} cache hits: {shortest.cache_hit_rate:.0%} where prefixes are kept"
             f" {shortest.timeout_s:g} s, {most:.0%} for ever, so a cache that forgets (lru)",
         )

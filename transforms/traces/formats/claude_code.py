@@ -115,7 +115,9 @@ def _finished(stream: _Stream, session: str, name: str) -> Iterator[Request]:
         session=session,
         stream=name,
         start_s=begin,
-        service_s=max(end - begin, 0.0) if end is not None and answer.given_s is not None and begin is not None else None,
+        service_s=max(end - begin, 0.0)
+        if end is not None and answer.given_s is not None and begin is not None
+        else None,
         input_tokens=sum(number(answer.usage.get(part)) or 0.0 for part in _PARTS),
         output_tokens=answer.output_tokens,
         reused_tokens=number(answer.usage.get("cache_read_input_tokens")),

@@ -132,8 +132,9 @@ def columns_of(header: Iterable[str]) -> Columns:
     """The columns of a header. The parts of a nested field are parted by dots."""
     names = [name for name in header if name]
     by_form: dict[str, str] = {}
-    for name in names:
-        for form in _forms(name):
+    for name in sorted(names, key=lambda name: name.count(".")):
+        form = _form(name)
+        if form is not None:
             by_form.setdefault(form, name)
     known, given = {}, {}
     for held, aliases in COLUMNS.items():
@@ -146,20 +147,23 @@ def columns_of(header: Iterable[str]) -> Columns:
 
 def rivals(columns: Columns, held: str, header: Iterable[str]) -> tuple[str, ...]:
     """Further columns whose names say that they hold the same."""
-    return tuple(
-        name
-        for name in header
-        if name != columns.given.get(held) and any(form in COLUMNS[held] for form in _forms(name))
-    )
+    return tuple(name for name in header if name != columns.given.get(held) and _form(name) in COLUMNS[held])
 
 
-def _forms(name: str) -> Iterable[str]:
+def _form(name: str) -> str | None:
+    """The known name that a column has, with as many of its parents as a known name has."""
     whole = normal(name)
-    if any(part in whole.split("_") for part in _NOT_COUNTS):
-        return
-    yield whole
+    if set(_NOT_COUNTS) & set(whole.split("_")):
+        return None
     parts = name.split(".")
-    for at in range(1, len(parts)):
+    for at in range(len(parts)):
         form = normal(".".join(parts[at:]))
-        if form not in _TOO_SHORT_BELOW:
-            yield form
+        if form in _ALIASES and not (at and form in _TOO_SHORT_BELOW):
+            above = set(normal(".".join(parts[:at])).split("_"))
+            return None if above & _OTHER_TOKENS and "cache" not in form else form
+    return None
+
+
+_ALIASES: Final = frozenset(alias for aliases in COLUMNS.values() for alias in aliases)
+#: Tokens below one of these are not all of the input or output.
+_OTHER_TOKENS: Final = frozenset({"cache", "cached", "reasoning", "audio", "image", "video", "max", "average", "avg"})

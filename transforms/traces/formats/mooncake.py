@@ -7,7 +7,7 @@ own arithmetic says; sessions by parents, else by name, else inferred.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
 from transforms.traces.dialect import (
@@ -171,17 +171,19 @@ def _from_blocks(rows: Iterable[Mapping[str, Any]], counts: Counts, dialect: _Di
             )
         )
     starts = [row.start for row in read if row.start is not None]
-    if len(starts) == len(read) and any(after < before for before, after in zip(starts, starts[1:], strict=False)):
+    if len(starts) == len(read) and any(after < before for before, after in pairwise(starts)):
         read.sort(key=lambda row: row.start or 0.0)
     seen = SeenBlocks()
-    for row, (session, turn) in zip(read, sessions_of(read, dialect.block_tokens, counts), strict=True):
+    for request, (session, turn) in zip(read, sessions_of(read, dialect.block_tokens, counts), strict=True):
         yield Request(
             session=str(session),
             turn=turn,
-            start_s=None if row.start is None else row.start * dialect.seconds_per_unit,
-            input_tokens=row.input_tokens,
-            output_tokens=row.output_tokens,
-            reused_tokens=tokens_of(seen.leading(row.ids), len(row.ids), row.input_tokens, dialect.block_tokens),
+            start_s=None if request.start is None else request.start * dialect.seconds_per_unit,
+            input_tokens=request.input_tokens,
+            output_tokens=request.output_tokens,
+            reused_tokens=tokens_of(
+                seen.leading(request.ids), len(request.ids), request.input_tokens, dialect.block_tokens
+            ),
         )
 
 

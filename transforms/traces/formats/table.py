@@ -19,7 +19,7 @@ from transforms.traces.dialect import (
     out_of_order,
     probed,
     refuse_impossible_times,
-    refuse_partial_inputs,
+    refuse_other_counts,
     settle_time_unit,
 )
 from transforms.traces.formats.columns import (
@@ -116,7 +116,7 @@ def settle_rows(lines: Iterable[bytes], asked: Asked, rows_of: RowReader, *, tit
     unit, notes = _start_unit(columns, probe, probed(as_they_stand(probe, Counts(), start_unit=None)), asked)
     read = probed(as_they_stand(probe, Counts(), start_unit=unit))
     sort = out_of_order(read)
-    refuse_partial_inputs(in_order(read) if sort else read)
+    refuse_other_counts(in_order(read) if sort else read)
     if not read:
         raise UnknownTraceError("has no row of a request with a session: there are no turns to fit")
     if columns.unread:
