@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.traces import FitOptions, fit_scenario
+from pipelines.reading.traces import FitOptions, fit_scenario
 from schemas.caches import FixedCache, LeastRecentlyUsedCache
 from schemas.errors import UserError
 from schemas.scenarios import Scenario
