@@ -46,7 +46,7 @@ lock: ## renew requirements.lock from pyproject.toml; UPGRADE=1 takes the newest
 	echo "resolving into requirements.lock …" && \
 	$(PYTHON) -m venv "$$tool" && \
 	"$$tool/bin/python" -m pip --disable-pip-version-check --quiet --quiet install uv && \
-	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --no-emit-index-url \
+	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes \
 		--extra dev --extra dask --extra s3 --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements.lock pyproject.toml
 
@@ -66,6 +66,6 @@ endef
 	@echo "setting up .venv with $$($(PYTHON) --version) …"
 	@rm -rf .venv
 	@$(PYTHON) -m venv .venv || { echo "Could not make .venv: on Debian and Ubuntu install python3-venv." >&2; exit 1; }
-	@$(PIP) install --requirement requirements.lock
+	@$(PIP) install --require-hashes --requirement requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@

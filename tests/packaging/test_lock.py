@@ -1,4 +1,4 @@
-"""The lock file: exact versions, for every Python that is supported, from no index in particular."""
+"""The lock file: exact versions with their hashes, for every Python that is supported, from no index in particular."""
 
 import re
 import tomllib
@@ -10,16 +10,32 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "requirements.lock").read_text().splitlines()
-PINS = [Requirement(line) for line in LINES if line and not line.lstrip().startswith("#")]
+PINS = [Requirement(line.removesuffix(" \\")) for line in LINES if line and not line.startswith((" ", "#"))]
+HASHES = [line.strip().removesuffix(" \\") for line in LINES if line.startswith("    --hash=")]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKED = [*PROJECT["dependencies"], *(PROJECT["optional-dependencies"][extra] for extra in ("dev", "dask", "s3"))]
 WANTED = [Requirement(text) for entry in LOCKED for text in ([entry] if isinstance(entry, str) else entry)]
 
 
-def test_each_line_is_one_exact_version_and_names_no_index() -> None:
+def test_each_line_is_one_exact_version_a_hash_or_a_comment_and_names_no_index() -> None:
     for line in LINES:
-        assert re.fullmatch(r"( *#.*)|([a-z0-9-]+(\[[a-z,]+\])?==[0-9a-z.]+( ; .*)?)", line), line
+        assert re.fullmatch(
+            r"( *#.*)|([a-z0-9-]+(\[[a-z,]+\])?==[0-9a-z.]+( ; .*)? \\)|(    --hash=sha256:[0-9a-f]{64}( \\)?)", line
+        ), line
     assert "://" not in "\n".join(LINES)
+
+
+def test_each_version_has_its_hashes() -> None:
+    blocks = re.split(r"\n(?=[a-z])", "\n".join(LINES))[1:]
+    assert len(blocks) == len(PINS)
+    for block in blocks:
+        assert "--hash=sha256:" in block, block
+    assert len(HASHES) == len(set(HASHES))
+
+
+def test_make_installs_only_what_has_a_hash() -> None:
+    (install,) = (line for line in (ROOT / "Makefile").read_text().splitlines() if "--requirement" in line)
+    assert "--require-hashes --requirement requirements.lock" in install
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
