@@ -100,7 +100,7 @@ class ReleaseContents:
             keys = {"hardware": slug, "model": model} | ({} if scenario is None else {"scenario": scenario})
             folder = "/".join(f"{key}={value}" for key, value in keys.items())
             for path in self._glob(table, f"{folder}/*.parquet"):
-                frame = pl.read_parquet(readable(path), hive_partitioning=False)
+                frame = pl.read_parquet(readable(path), glob=False, hive_partitioning=False)
                 frame = frame.with_columns(pl.lit(value).alias(key) for key, value in keys.items())
                 if missing := set(columns) - set(frame.columns):
                     raise self._too_old(table, min(missing))
@@ -131,7 +131,7 @@ class ReleaseContents:
         return chosen
 
     def _entries(self, table: str, kind: type[EntryT]) -> tuple[EntryT, ...]:
-        frame = pl.read_parquet(readable(self.release.path / f"{table}.parquet"))
+        frame = pl.read_parquet(readable(self.release.path / f"{table}.parquet"), glob=False)
         if "definition" not in frame.columns:
             raise self._too_old(table, "definition")
         try:

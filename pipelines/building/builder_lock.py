@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.lake.durable import disk_failures_explained
-from pipelines.lake.layout import Lake
+from pipelines.lake.layout import Lake, check_place
 from pipelines.lake.locks import boot_id, publish_lock, taken_in_time, user_name
 from pipelines.lake.reader import last_builder
 from schemas.errors import UserError
@@ -91,6 +91,7 @@ def hold_lake(
     names who holds the lock and since when.
     """
     lake = Lake.at(lake_path)
+    check_place(lake)
     with disk_failures_explained(lake.root):
         lake.root.mkdir(parents=True, exist_ok=True)
         seen = _Watch()
@@ -191,7 +192,7 @@ def _owner(content: bytes) -> dict[str, Any]:
         owner = json.loads(content)
     except (ValueError, RecursionError):
         return {}
-    kinds = {"user": str, "host": str, "pid": int, "since": (int, float)}
+    kinds: dict[str, type | tuple[type, ...]] = {"user": str, "host": str, "pid": int, "since": (int, float)}
     if not isinstance(owner, dict) or not all(isinstance(owner.get(name), kind) for name, kind in kinds.items()):
         return {}
     number = owner.get("number")

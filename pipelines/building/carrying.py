@@ -161,7 +161,7 @@ def _read_serving_points(model: str, hardware: Iterable[str], release: Path) -> 
     for gpu in hardware:
         path = release / "serving_points" / f"hardware={gpu}" / f"model={model}" / "part-0.parquet"
         try:
-            frame = pl.read_parquet(path, hive_partitioning=False)
+            frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
         except OSError as error:
             raise UserError(
                 f"{path} cannot be read ({error.strerror or error}): all workers must see the lake's folder "

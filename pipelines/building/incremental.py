@@ -19,8 +19,9 @@ import polars as pl
 from pydantic import BaseModel
 
 from pipelines.lake.layout import Lake, read_json_file
-from pipelines.lake.parts import Part, is_there
+from pipelines.lake.parts import Part
 from pipelines.lake.reader import Release, current_id
+from pipelines.lake.verify import is_trusted, seems_whole
 from pipelines.reading.inputs import FoundFile, open_file
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
@@ -91,20 +92,21 @@ class Previous:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all its files are there, those of the partitions with their lengths."""
-        facts = all((self.release.path / f"{fact}.parquet").is_file() for fact in self.facts)
-        parts = (part for record in self.records.values() for part in record.parts)
-        return facts and all(is_there(part, self.release.path) for part in parts)
+        """Whether nothing of it is missing, added or changed, as far as can be told without reading large files."""
+        parts = {part.path: part.bytes for record in self.records.values() for part in record.parts}
+        return seems_whole(self.release, parts)
 
 
 def load_previous(lake_path: Path) -> Previous | None:
-    """The current release of the lake; None where there is none that says what it was made from."""
+    """The current release of the lake; None where there is none that says, as it was written, what it was made from."""
     lake = Lake.at(lake_path)
     try:
         release_id = current_id(lake)
         if release_id is None:
             return None
         release = Release(release_id, lake.release(release_id))
+        if not is_trusted(release, PARTITIONS_FILE):
+            return None
         content = read_json_file(release.path / PARTITIONS_FILE)
         records = [PartitionRecord.from_json(item) for item in content["partitions"]]
         sha256, faults = str(release.manifest["inputs_sha256"]), int(release.manifest["faults"])

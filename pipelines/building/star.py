@@ -76,8 +76,8 @@ def put_aside_again(records: Sequence[PartitionRecord], previous: Previous, rele
     for fact, wide in STORED_FACTS.items():
         rows = _facts_before(fact, previous)
         if rows is None:  # made by an earlier version, or damaged; the parts themselves have been looked at
-            paths = [part.path for record in records for part in record.parts if part.table == wide]
-            rows = pl.concat([empty_frame(fact), *(_facts_of_part(release / path, fact) for path in paths)])
+            parts = [(record.key, part.path) for record in records for part in record.parts if part.table == wide]
+            rows = pl.concat([empty_frame(fact), *(_facts_of_part(release / path, key, fact) for key, path in parts)])
         put_aside(release, wide, rows.join(keys, on=Key._fields, how="semi"))
 
 
@@ -86,7 +86,7 @@ def write_facts(release: ReleaseWriter) -> dict[str, str]:
     hashes = {}
     for fact, wide in STORED_FACTS.items():
         files = sorted((release.staging / _ASIDE / fact).glob("*.parquet"))
-        rows = pl.concat([empty_frame(fact), *(pl.read_parquet(file) for file in files)])
+        rows = pl.concat([empty_frame(fact), *(pl.read_parquet(file, glob=False) for file in files)])
         rows = rows.unique(TABLES[fact].key, keep="any").sort(_ORDER)
         if rows.height != release.rows(wide):
             raise ValueError(f"{fact}: {rows.height} rows, but {release.rows(wide)} in {wide}")
@@ -122,5 +122,6 @@ def _facts_before(fact: str, previous: Previous) -> pl.DataFrame | None:
     return pl.read_parquet(content) if is_whole else None
 
 
-def _facts_of_part(path: Path, fact: str) -> pl.DataFrame:
-    return in_columns_of(pl.read_parquet(path, hive_partitioning=True), fact)
+def _facts_of_part(path: Path, key: Key, fact: str) -> pl.DataFrame:
+    frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
+    return in_columns_of(frame.with_columns(pl.lit(value).alias(name) for name, value in key._asdict().items()), fact)

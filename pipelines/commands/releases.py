@@ -1,11 +1,14 @@
 """`agent-pareto releases`: list, compare, verify, roll back, prune and relink the releases of a lake."""
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from pipelines.commands.shared_options import DEFAULT_LAKE, LakeOption
+
+if TYPE_CHECKING:
+    from pipelines.lake.reader import Release
 
 GRACE_MINUTES = 60.0
 
@@ -33,7 +36,13 @@ def list_command(
     from schemas.errors import UserError
 
     releases = list_releases(lake)
-    current = current_id(Lake.at(lake))
+    current = None
+    try:
+        current = current_id(Lake.at(lake))
+    except UserError as error:
+        if not releases:
+            raise
+        typer.echo(f"Warning: {error}", err=True)
     gone = (
         None if current in (None, *(release.id for release in releases)) else f"The current release {current} is gone"
     )
@@ -48,26 +57,32 @@ def list_command(
     columns = ["release", "current", "created_at", "code_version", "schema_version", "rows", "bytes"]
     rows: list[list[object]] = []
     for release in releases:
-        manifest = release.manifest
-        tables = manifest["tables"]
-        rows.append(
-            [
-                release.id,
-                release.id == current,
-                manifest["created_at"],
-                manifest["code_version"],
-                manifest["schema_version"],
-                {name: table["rows"] for name, table in tables.items()},
-                sum(table["bytes"] for table in tables.values()),
-            ]
-        )
+        try:
+            said = _said_by_manifest(release)
+        except UserError as error:
+            typer.echo(f"Warning: {error}", err=True)
+            said = [None] * 5
+        rows.append([release.id, release.id == current, *said])
     if output_format == "json":
         write_json(sys.stdout, columns, rows)
         return
     for row in rows:
         row[1] = "current" if row[1] else ""
-        row[5] = sum(row[5].values()) if isinstance(row[5], dict) else 0
+        row[5] = sum(row[5].values()) if isinstance(row[5], dict) else None
     write_table(sys.stdout, columns, rows, max_rows=0)
+
+
+def _said_by_manifest(release: "Release") -> list[object]:
+    """When and by what a release was made, rows by table, and bytes. Raises ``UserError`` where it is damaged."""
+    from pipelines.lake.layout import MANIFEST, damaged
+
+    manifest = release.manifest
+    try:
+        made = [str(manifest[name]) for name in ("created_at", "code_version", "schema_version")]
+        tables = {str(name): (int(table["rows"]), int(table["bytes"])) for name, table in manifest["tables"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(release.path / MANIFEST, f"is no manifest ({error!r})") from error
+    return [*made, {name: rows for name, (rows, _) in tables.items()}, sum(size for _, size in tables.values())]
 
 
 @releases_app.command("rollback")
@@ -157,13 +172,19 @@ def verify_command(
     verified = verify_release(lake, release_id)
     for path in verified.damaged:
         typer.echo(f"damaged {path}")
-    if verified.damaged:
+    for path in verified.foreign:
+        typer.echo(f"foreign {path}")
+    if not verified.whole:
+        added = f" and {len(verified.foreign):,} were not written with it" if verified.foreign else ""
         typer.echo(
             f"{len(verified.damaged):,} of {verified.files:,} files of release {verified.release_id} are not what was "
-            "written: run `agent-pareto build --full`, or roll back to a release that is whole.",
+            f"written{added}: run `agent-pareto build --full`, or roll back to a release that is whole.",
             err=True,
         )
         raise typer.Exit(1)
+    if verified.unhashed:
+        names = ", ".join(verified.unhashed)
+        typer.echo(f"An earlier version made the release; it kept no hash of {names}.", err=True)
     typer.echo(f"All {verified.files:,} files of release {verified.release_id} are as they were written.")
 
 

@@ -52,7 +52,7 @@ def read_serving_points(release: Path, hardware: str, model: str) -> pl.DataFram
 def _read(folder: Path) -> pl.DataFrame:
     try:
         files = [readable(path) for path in sorted(folder.glob("*.parquet"))]
-        return pl.concat(pl.read_parquet(file, hive_partitioning=False) for file in files)
+        return pl.concat(pl.read_parquet(file, glob=False, hive_partitioning=False) for file in files)
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise UserError(f"{folder} cannot be read: {error}") from error
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.lake.layout import MANIFEST, damaged
 from pipelines.lake.places import register_store
 from pipelines.lake.reader import Release, find_release
 from pipelines.lake.tables import PublishedTable, read_tables
@@ -103,8 +104,8 @@ def _changed_partitions(before: Release, after: Release) -> set[str] | None:
 def _diff_table(
     connection: duckdb.DuckDBPyConnection, before: Release, after: Release, name: str, changed: set[str] | None
 ) -> TableDiff | None:
-    rows = [release.manifest["tables"].get(name, {}).get("rows") for release in (before, after)]
-    if None in rows:
+    rows = [_rows(release, name) for release in (before, after)]
+    if rows[0] is None or rows[1] is None:
         return None
     # of releases of two schema versions, what both have
     there = {column.name for column in _table(before, name).columns} & {c.name for c in _table(after, name).columns}
@@ -124,6 +125,15 @@ def _diff_table(
         "FROM old FULL JOIN new ON old.point = new.point AND old.number = new.number"
     ).fetchall()[0]
     return TableDiff(name, rows[0], rows[1], gained, lost, others)
+
+
+def _rows(release: Release, name: str) -> int | None:
+    """Rows of a table; None where the release does not have it. Raises ``UserError`` for a damaged manifest."""
+    try:
+        table = release.manifest["tables"].get(name)
+        return None if table is None else int(table["rows"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(release.path / MANIFEST, f"is no manifest ({error!r})") from error
 
 
 def _points_sql(

@@ -34,7 +34,13 @@ def sync_tree(root: Path) -> None:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON object and flush it; the folder's entry is the caller's to flush. NaN is an error."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json_text(content))
+
+
+def json_text(content: Mapping[str, Any]) -> str:
+    """A JSON object for people to read too. NaN is an error; bytes of a path that are no UTF-8 are escaped."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def write_text(path: Path, text: str) -> None:

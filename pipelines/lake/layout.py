@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,9 @@ ASIDE_PREFIX = ".aside-"
 """Files that are being written beside their place; who finds one while holding the publish lock may delete
 it.
 """
+
+#: What no path of a lake may have, and what DuckDB makes of it.
+UNREADABLE = {"?": "DuckDB takes what follows for options", "\\": "DuckDB takes it for a part of a pattern"}
 
 RELEASE_ID_FORMAT = "%Y%m%dT%H%M%S.%fZ"
 RELEASE_ID_PATTERN = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
@@ -85,6 +89,20 @@ class Lake:
         )
 
 
+def check_place(lake: Lake) -> None:
+    """Raises ``UserError`` for a path that DuckDB cannot read from, however it is written."""
+    for character, why in UNREADABLE.items():
+        if character in str(lake.root):
+            raise UserError(
+                f"The path of a lake may not have a {character} in it ({why}): {lake.root}. Choose another with --out."
+            )
+    try:
+        str(lake.root).encode()
+    except UnicodeEncodeError:
+        shown = str(lake.root).encode("utf-8", "backslashreplace").decode()
+        raise UserError(f"The path of a lake must be UTF-8 text: {shown}. Choose another with --out.") from None
+
+
 def utc_now() -> datetime:
     """The time by the machine's clock, in UTC."""
     return datetime.now(UTC)
@@ -106,8 +124,31 @@ def read_json_file(path: Path) -> dict[str, Any]:
     """A JSON object from a file of the lake. Raises ``UserError`` if it is unreadable or not an object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise damaged(path, f"cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"is no JSON: {error}") from error
     if not isinstance(content, dict):
-        raise UserError(f"{path} is not a JSON object.")
+        raise damaged(path, "is not a JSON object")
     return content
+
+
+def damaged(path: Path, why: str) -> UserError:
+    """What to say of a file of a lake that is not what was written, with the command that repairs."""
+    if path.name == CURRENT:
+        lake = shlex.quote(str(path.parent))
+        return UserError(
+            f"{path} {why}. `agent-pareto releases rollback ID --lake {lake}` writes it anew, and so does a build; "
+            f"`agent-pareto releases list --lake {lake}` shows the IDs."
+        )
+    folder = next((parent for parent in path.parents if RELEASE_ID_PATTERN.fullmatch(parent.name)), path.parent)
+    return UserError(f"{path} {why}. {repair(folder)}")
+
+
+def repair(release: Path) -> str:
+    """The sentence that names the commands by which readers get a whole release again."""
+    lake = shlex.quote(str(release.parent.parent))
+    return (
+        f"Release {release.name} is damaged: `agent-pareto build --full --out {lake}`, with the options of the last "
+        f"build, publishes a whole one; `agent-pareto releases rollback ID --lake {lake}` goes back to another."
+    )

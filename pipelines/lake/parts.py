@@ -113,11 +113,3 @@ def link_part(part: Part, source: Path, target: Path) -> None:
         os.link(source / part.path, place)
     except OSError:  # no hard links here, or too many of this file
         shutil.copyfile(source / part.path, place)
-
-
-def is_there(part: Part, release: Path) -> bool:
-    """Whether the part's file is there with its length. Its content is not read."""
-    try:
-        return os.stat(release / part.path).st_size == part.bytes
-    except OSError:
-        return False

@@ -29,9 +29,10 @@ from typing import Any
 
 from pipelines.lake import layout
 from pipelines.lake.durable import replace_file, sync_path, sync_tree, write_json
-from pipelines.lake.layout import ASIDE_PREFIX, DELETING_PREFIX, MANIFEST, STAGING_PREFIX, Lake
+from pipelines.lake.layout import ASIDE_PREFIX, DELETING_PREFIX, STAGING_PREFIX, Lake
 from pipelines.lake.locks import Builder, is_dead, publish_lock
 from pipelines.lake.reader import Release, current_id, last_builder
+from pipelines.lake.verify import write_manifest
 from pipelines.lake.views import build_database, shows_release
 from schemas.errors import UserError
 
@@ -77,7 +78,7 @@ def publish_staging(
         now = layout.utc_now().astimezone(UTC)
         release = _named_release(lake, now)
         content = {"id": release.id, "created_at": now.isoformat(), "previous": _pointed_at(lake), **manifest}
-        write_json(staging / MANIFEST, content)
+        write_manifest(staging, content)
         sync_path(staging)
         reached("rename")
         os.rename(staging, release.path)
@@ -124,8 +125,7 @@ def switch_to(lake: Lake, release: Release, builder: Builder | None = None) -> N
 def tidy(lake: Lake) -> None:
     """Finish or undo what dead processes have left. The caller holds the publish lock.
 
-    Removes staging folders of dead owners, half-written files and half-deleted releases, and makes the DuckDB
-    file show the release that ``current.json`` names (also after the lake has been moved).
+    Removes staging folders of dead owners, half-written files and half-deleted releases.
     """
     for path in lake.root.glob(f"{ASIDE_PREFIX}*"):
         path.unlink(missing_ok=True)
@@ -134,6 +134,13 @@ def tidy(lake: Lake) -> None:
     for path in lake.releases.glob(f"{STAGING_PREFIX}*"):
         if is_dead(path, time.time()):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def mend_database(lake: Lake) -> None:
+    """Makes the DuckDB file show the release that ``current.json`` names, also after the lake has been moved.
+
+    The caller holds the publish lock. Raises ``UserError`` where that release is damaged.
+    """
     release_id = _pointed_at(lake)
     if release_id is not None and release_id in lake.release_ids():
         release = Release(release_id, lake.release(release_id))

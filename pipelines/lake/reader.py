@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.layout import CURRENT, MANIFEST, RELEASE_ID_PATTERN, Lake, read_json_file
+from pipelines.lake.layout import CURRENT, MANIFEST, RELEASE_ID_PATTERN, Lake, damaged, read_json_file
 from schemas.errors import UserError
 
 
@@ -24,12 +24,15 @@ class Release:
 
 
 def current_id(lake: Lake) -> str | None:
-    """The ID in ``current.json``; None if there is no such file."""
-    if not lake.current.is_file():
+    """The ID in ``current.json``; None if there is no such file, or nothing has been published yet."""
+    if not lake.current.exists():
         return None
-    release_id = read_json_file(lake.current).get("release")
+    content = read_json_file(lake.current)
+    release_id = content.get("release")
+    if release_id is None and "builder" in content:  # on a store, where a lock was taken over before that
+        return None
     if not isinstance(release_id, str) or RELEASE_ID_PATTERN.fullmatch(release_id) is None:
-        raise UserError(f"{lake.current} does not name a release; `releases rollback ID` writes it anew.")
+        raise damaged(lake.current, "does not name a release")
     return release_id
 
 
@@ -52,7 +55,12 @@ def current_release(lake_path: Path) -> Release:
         if lake.release_ids():
             raise UserError(f"{lake_path} has releases but no {CURRENT}: choose one with `releases rollback ID`.")
         raise UserError(f"{lake_path} holds no published release: run `agent-pareto build --out {lake_path}` first.")
-    return find_release(lake_path, release_id)
+    if release_id not in lake.release_ids():
+        raise UserError(
+            f"The current release {release_id} of {lake_path} is gone, or not complete: choose another with "
+            f"`agent-pareto releases rollback ID`, or run `agent-pareto build --out {lake_path}`."
+        )
+    return Release(release_id, lake.release(release_id))
 
 
 def find_release(lake_path: Path, release_id: str) -> Release:

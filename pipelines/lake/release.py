@@ -14,7 +14,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ import polars as pl
 
 from pipelines.lake.checks import check_name, check_values, difference
 from pipelines.lake.durable import disk_failures_explained, write_json
-from pipelines.lake.layout import MANIFEST, STAGING_PREFIX, TABLES, Lake
+from pipelines.lake.layout import MANIFEST, STAGING_PREFIX, TABLES, Lake, check_place
 from pipelines.lake.locks import Builder, StagingOwner, publish_lock
 from pipelines.lake.parts import Part, encode
-from pipelines.lake.publish import publish_staging, tidy
+from pipelines.lake.publish import mend_database, publish_staging, tidy
 from pipelines.lake.reader import Release
 from pipelines.lake.tables import PublishedTable, commented, narrow_tables
 from pipelines.lake.verify import write_checksums
@@ -74,6 +74,7 @@ class ReleaseWriter:
         self._owner = owner
         self._builder = builder
         self._tables: dict[str, _Written] = {}
+        self._texts: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def write_table(self, table: str, frame: pl.DataFrame, *, folder: bool = False) -> None:
@@ -106,6 +107,7 @@ class ReleaseWriter:
             raise ValueError(f"{name!r} cannot be a text file of a release")
         with disk_failures_explained(self.lake.root):
             (self.staging / name).write_text(text, encoding="utf-8")
+        self._texts[name] = hashlib.sha256(text.encode()).hexdigest()
 
     def publish(
         self,
@@ -151,8 +153,9 @@ class ReleaseWriter:
             tables = self._describe_tables(staging, *comments, stored or {})
             tables += narrow_tables(tables, *comments, columns_of or {})
             write_json(staging / TABLES, {table.name: table.to_json() for table in tables})
-            written = (item for table in self._tables.values() for item in table.sha256.items())
-            write_checksums(staging, dict(written))
+            written = {path: value for table in self._tables.values() for path, value in table.sha256.items()}
+            described = {TABLES: hashlib.sha256((staging / TABLES).read_bytes()).hexdigest()}
+            write_checksums(staging, written | self._texts | described)
 
         with disk_failures_explained(self.lake.root):
             self.published = publish_staging(
@@ -225,6 +228,11 @@ class ReleaseWriter:
                 described = commented(columns, column_comments.get(name, {}))
                 comment, keys = table_comments.get(name), stored.get(name)
                 tables.append(PublishedTable(name, files, written.partitioned_by, described, comment, keys))
+        except duckdb.Error as error:
+            raise UserError(
+                f"The tables in {staging} cannot be read back ({' '.join(str(error).split())}): nothing was published. "
+                "Make room if the disk is full, then build again."
+            ) from error
         finally:
             connection.close()
         return tables
@@ -238,12 +246,13 @@ def begin_release(lake_path: Path, builder: Builder | None = None) -> Iterator[R
     publishes last is the current one. Raises ``UserError`` when the lake cannot be written.
     """
     lake = Lake.at(lake_path)
-    if "?" in str(lake.root):  # DuckDB takes what follows for options, and looks for its log elsewhere
-        raise UserError(f"The path of a lake may not have a ? in it: {lake.root}.")
+    check_place(lake)
     with disk_failures_explained(lake.root):
         lake.releases.mkdir(parents=True, exist_ok=True)
         with publish_lock(lake):
             tidy(lake)
+            with suppress(UserError):  # of a damaged release: it is the next one that puts the file right
+                mend_database(lake)
             staging = lake.releases / f"{STAGING_PREFIX}{uuid.uuid4().hex[:16]}"
             staging.mkdir()
             owner = StagingOwner(staging)

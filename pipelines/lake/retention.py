@@ -2,14 +2,14 @@
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pipelines.lake import layout, objects
 from pipelines.lake.durable import disk_failures_explained
 from pipelines.lake.layout import Lake
 from pipelines.lake.locks import publish_lock
-from pipelines.lake.publish import remove_release, switch_to, tidy
+from pipelines.lake.publish import mend_database, remove_release, switch_to, tidy
 from pipelines.lake.reader import Release, current_release, find_release, list_releases
 from schemas.errors import UserError
 
@@ -52,7 +52,9 @@ def relink(lake_path: Path) -> Release:
         raise UserError(f"{lake.root} has no DuckDB file to relink: query it with `query --lake {lake.root}`.")
     with disk_failures_explained(lake.root), publish_lock(lake):
         tidy(lake)
-        return current_release(lake_path)
+        release = current_release(lake_path)
+        mend_database(lake)
+        return release
 
 
 def prune(lake_path: Path, keep: int, grace: timedelta = GRACE) -> Pruned:
@@ -69,7 +71,8 @@ def prune(lake_path: Path, keep: int, grace: timedelta = GRACE) -> Pruned:
         if not lake.remote:
             tidy(lake)
         current = current_release(lake_path)  # with no current release it is not known what readers use
-        until = layout.read_json_file(lake.current).get("current_until") or {}
+        said = layout.read_json_file(lake.current).get("current_until")
+        until = said if isinstance(said, dict) else {}
         for release in list_releases(lake_path)[:-keep]:
             if release.id == current.id:
                 continue
@@ -82,11 +85,12 @@ def prune(lake_path: Path, keep: int, grace: timedelta = GRACE) -> Pruned:
 
 
 def _last_use(release: Release, current_until: object) -> datetime:
-    text = current_until if isinstance(current_until, str) else str(release.manifest.get("created_at"))
+    """When the release ceased to be current, or where nothing says so was made: that is in its ID."""
     try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UserError(f"{release.path}: {text!r} is not a time.") from error
+        moment = datetime.fromisoformat(current_until if isinstance(current_until, str) else "")
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except ValueError:
+        return datetime.strptime(release.id, layout.RELEASE_ID_FORMAT).replace(tzinfo=UTC)
 
 
 def _existing(lake_path: Path) -> Lake:

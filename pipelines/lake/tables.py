@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.layout import TABLES, read_json_file
-from schemas.errors import UserError
+from pipelines.lake.layout import TABLES, damaged, read_json_file
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class PublishedTable:
     @classmethod
     def from_json(cls, name: str, content: Mapping[str, Any]) -> "PublishedTable":
         stored = content.get("stored")  # releases of the first builds do not say it
-        return cls(
+        table = cls(
             name=name,
             files=content["files"],
             partitioned_by=tuple(content["partitioned_by"]),
@@ -57,6 +56,14 @@ class PublishedTable:
             comment=content["comment"],
             stored=None if stored is None else tuple(stored),
         )
+        texts = [name, table.files, *table.partitioned_by, *(table.stored or ())]
+        texts += [text for column in table.columns for text in (column.name, column.type)]
+        comments = [table.comment, *(column.comment for column in table.columns)]
+        if not all(isinstance(text, str) for text in texts) or not all(isinstance(c, str | None) for c in comments):
+            raise TypeError(f"table {name}: not all names are texts")
+        if not table.columns or ".." in table.files.split("/") or table.files.startswith("/"):
+            raise TypeError(f"table {name}: no columns, or files outside the release")
+        return table
 
 
 def read_tables(release: Path) -> list[PublishedTable]:
@@ -65,8 +72,8 @@ def read_tables(release: Path) -> list[PublishedTable]:
     content = read_json_file(path)
     try:
         return [PublishedTable.from_json(name, table) for name, table in sorted(content.items())]
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path} is not a description of tables: {error!r}.") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise damaged(path, f"is not a description of tables ({error})") from error
 
 
 def narrow_tables(

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipelines.lake.layout import repair
 from pipelines.lake.tables import Column, PublishedTable, read_tables
+from schemas.errors import UserError
 
 if TYPE_CHECKING:
     import duckdb
@@ -34,12 +36,22 @@ def glob_escaped(path: Path) -> str:
 
 def scan_sql(release: Path, files: str, partitioned_by: Sequence[str], columns: Iterable[str]) -> str:
     """A SELECT over the Parquet files of one table, partition values as text, columns in the given order."""
-    options = ""
-    if partitioned_by:
-        types = ", ".join(f"{quote_text(name)}: VARCHAR" for name in partitioned_by)
-        options = f", hive_partitioning = true, hive_types = {{{types}}}"
     pattern = quote_text(f"{glob_escaped(release)}/{files}")
-    return f"SELECT {', '.join(map(quote_name, columns))} FROM read_parquet({pattern}{options})"
+    if not partitioned_by:
+        names = ", ".join(map(quote_name, columns))
+        return f"SELECT {names} FROM read_parquet({pattern}, hive_partitioning = false)"
+    if "=" not in str(release):
+        types = ", ".join(f"{quote_text(name)}: VARCHAR" for name in partitioned_by)
+        names = ", ".join(map(quote_name, columns))
+        return f"SELECT {names} FROM read_parquet({pattern}, hive_partitioning = true, hive_types = {{{types}}})"
+    # DuckDB would take the lake's own folders for partitions too, and believe the outermost of a name
+    folders = "/".join(f"{name}=([^/]*)" for name in partitioned_by)
+    values = [
+        f"regexp_extract(filename, {quote_text(f'/{folders}/[^/]*$')}, {partitioned_by.index(name) + 1}) AS "
+        f"{quote_name(name)}" if name in partitioned_by else quote_name(name)
+        for name in columns
+    ]  # fmt: skip
+    return f"SELECT {', '.join(values)} FROM read_parquet({pattern}, hive_partitioning = false, filename = true)"
 
 
 def create_views(
@@ -77,15 +89,18 @@ def comment_tables(
 
 
 def build_database(path: Path, release: Path) -> None:
-    """Make a new DuckDB file of a release: views with absolute paths, tables, comments on them and their columns."""
+    """Make a new DuckDB file of a release: views with absolute paths, tables, comments on them and their columns.
+
+    Raises ``UserError`` where the disk takes no more, or files of the release cannot be read.
+    """
     import duckdb
 
+    tables = read_tables(release)
     connection = duckdb.connect(":memory:")
     try:
         options = f"STORAGE_VERSION {quote_text(STORAGE_VERSION)}, BLOCK_SIZE {BLOCK_BYTES}"
         connection.execute(f"ATTACH {quote_text(str(path))} AS lake ({options})")
         connection.execute("BEGIN")
-        tables = read_tables(release)
         views, stored = ([table for table in tables if (table.stored is not None) == held] for held in (False, True))
         create_views(connection, release, views, schema="lake")
         comment_tables(connection, views, schema="lake")
@@ -93,6 +108,16 @@ def build_database(path: Path, release: Path) -> None:
         comment_tables(connection, stored, schema="lake", kind="TABLE")
         connection.execute("COMMIT")
         connection.execute("DETACH lake")
+    except duckdb.Error as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        if ".parquet" in said:
+            raise UserError(
+                f"The tables of release {release.name} cannot be read: {said}. {repair(release)}"
+            ) from error
+        raise UserError(
+            f"The DuckDB file of the lake {path.parent} cannot be written: {said}. What was published before is "
+            "unchanged; make room or give write access, then try again."
+        ) from error
     finally:
         connection.close()
 

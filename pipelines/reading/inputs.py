@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import os
 import stat
 import zlib
 from collections.abc import Iterator, Sequence
@@ -49,7 +50,7 @@ def find_files(paths: Sequence[Path]) -> list[FoundFile]:
     found: dict[Path, FoundFile] = {}
     check_tables(paths)
     for path in paths:
-        files = list(_files_under(path)) if path.is_dir() else [FoundFile(path, path.name)]
+        files = list(_files_under(path)) if path.is_dir() else [FoundFile(path, _in_text(path.name))]
         if not files:
             raise UserError(f"{path} holds no table ({', '.join(TABLE_SUFFIXES)}, each also gzipped as .gz).")
         for file in files:
@@ -127,10 +128,17 @@ def _files_under(folder: Path) -> Iterator[FoundFile]:
         if name.startswith(".") or not name.endswith(TABLE_SUFFIXES) or not path.is_file():
             continue
         refused = None if path.resolve().is_relative_to(root) else f"{_LEADS_OUT}; name the file itself to have it read"
-        yield FoundFile(path, path.relative_to(folder).as_posix(), refused, root)
+        yield FoundFile(path, _in_text(path.relative_to(folder).as_posix()), refused, root)
+
+
+def _in_text(name: str) -> str:
+    """A file's name as text that any table takes: bytes of it that are not UTF-8 as ``\\xff``."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def with_distinct_names(files: Sequence[FoundFile]) -> list[FoundFile]:
     """Files of one shown name from several folders are told apart by their paths as given."""
     names = [file.shown for file in files]
-    return [file if names.count(file.shown) == 1 else replace(file, shown=file.path.as_posix()) for file in files]
+    return [
+        file if names.count(file.shown) == 1 else replace(file, shown=_in_text(file.path.as_posix())) for file in files
+    ]
