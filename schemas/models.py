@@ -68,8 +68,8 @@ class AttentionGroup(BaseModel):
 class ParameterCounts(BaseModel):
     """Parameters by part, summed over the main model's layers; the MTP layers stand apart.
 
-    Biases, q/k norms, convolutions and indexers count with the part they belong to. Only the
-    language model is counted: the towers of a multimodal checkpoint are in no part.
+    Biases, q/k norms, convolutions and indexers count with the part they belong to. The vision tower of a
+    multimodal checkpoint is in the total: an engine loads it; no step of the language model reads it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -82,6 +82,7 @@ class ParameterCounts(BaseModel):
     routed_experts: NonNegativeInt = Field(default=0, description="all routed experts of all MoE layers")
     router: NonNegativeInt = Field(default=0, description="routers and their correction biases")
     norms: NonNegativeInt = Field(description="layer norms, and connections between layers other than sums")
+    vision: NonNegativeInt = Field(default=0, description="vision tower and projector")
     mtp: NonNegativeInt = Field(
         default=0, description="multi-token-prediction layers without shared embeddings, in no total below"
     )
@@ -89,7 +90,7 @@ class ParameterCounts(BaseModel):
     @property
     def total(self) -> int:
         """Parameters that memory must hold (MODEL section 9)."""
-        return self.non_expert + self.routed_experts
+        return self.non_expert + self.routed_experts + self.vision
 
     @property
     def non_expert(self) -> int:
@@ -141,10 +142,11 @@ class StoredBytes(BaseModel):
     routed_experts: NonNegativeInt = 0
     router: NonNegativeInt = 0
     norms: NonNegativeInt
+    vision: NonNegativeInt = Field(default=0, description="vision tower and projector, in 16 bits")
 
     @property
     def non_expert(self) -> int:
-        """Bytes of everything but the routed experts."""
+        """Bytes of the language model without its routed experts."""
         return (
             self.embedding
             + self.output_head
@@ -173,6 +175,9 @@ class ModelSpec(BaseModel):
     moe: MixtureOfExperts | None = None
     stored: StoredDtypes = StoredDtypes()
     stored_bytes: StoredBytes
+    not_counted: tuple[str, ...] = Field(
+        default=(), description="parts of the checkpoint that the figures leave out, in words"
+    )
     kv_dtype: KvDtype = Field(default="bf16", description="KV format where nothing else is said")
 
     @property
@@ -183,7 +188,7 @@ class ModelSpec(BaseModel):
     def parameters_active(self) -> int:
         """Parameters that one token uses, both embeddings counted (MODEL section 9)."""
         if self.moe is None:
-            return self.parameters.total
+            return self.parameters.non_expert
         used = self.parameters.routed_experts * self.moe.experts_per_token // self.moe.experts
         return self.parameters.non_expert + used
 
@@ -200,10 +205,15 @@ class ModelSpec(BaseModel):
     @property
     def weight_bytes(self) -> int:
         """Bytes of the weights as the checkpoint stores them."""
-        return self.stored_bytes.non_expert + self.stored_bytes.routed_experts
+        return self.stored_bytes.non_expert + self.stored_bytes.routed_experts + self.stored_bytes.vision
+
+    @property
+    def vision_bytes(self) -> int:
+        """Bytes of the vision tower, which memory holds and no step of the language model reads."""
+        return self.stored_bytes.vision
 
     def non_expert_bytes(self, dtype: str | None = None) -> float:
-        """Bytes of everything but the routed experts.
+        """Bytes of the language model without its routed experts.
 
         None: as the checkpoint stores them, exact. ``dtype``: the format of the linear layers as a
         deployment serves them; embeddings, head, router and norms keep the checkpoint's format, as

@@ -141,6 +141,8 @@ def add_model(
         f"Added {spec.slug} to {path}: {spec.parameters_total:,} parameters, {spec.weight_bytes / 1e9:,.2f} GB"
         f" of weights ({spec.weight_dtype}). See `agent-pareto models show {spec.slug} --catalogue {path}`."
     )
+    for part in spec.not_counted:
+        typer.echo(f"Note: not counted: {part}.")
 
 
 @app.command("refresh", hidden=True)

@@ -17,13 +17,17 @@ MAX_BYTES: Final = 50_000_000  # ModelOpt lists every expert: a config.json of 3
 
 #: What a catalogue's ``source`` says where the config is a repackaging's and the model is not.
 UNQUANTISED: Final = "without its quantization_config"
+#: The same where the model is the language model alone of a checkpoint with towers.
+LANGUAGE_PART: Final = "its language part"
+_TOWERS: Final = ("vision_config", "audio_config")
 
 HEADER: Final = """\
 # The models that ship with Agent Pareto. Written by hand: slug, name, aliases and source. Everything else is
 # derived from the config.json that `source` names; after a change of the parser or of an entry, run
 #   agent-pareto models refresh --configs FOLDER
 # with a folder of files OWNER--NAME_config.json, such as model_configs/ of the package aiconfigurator-core.
-# Parameters and bytes are those of the language model; draft (MTP) layers stand apart in `mtp`.
+# Parameters and bytes are those of the language model and, where the config describes it, of the vision tower in
+# `vision`; draft (MTP) layers stand apart in `mtp`.
 """
 
 
@@ -84,6 +88,8 @@ def derive_model(source: str, configs: Path, *, slug: str, name: str, aliases: I
     config, quant_config = read_config_files(config_file_of(source, configs))
     if UNQUANTISED in source:
         config, quant_config = _without_quantization(config), None
+    if LANGUAGE_PART in source:
+        config = {key: value for key, value in config.items() if key not in _TOWERS}
     return read_model_config(config, slug=slug, name=name, source=source, quant_config=quant_config, aliases=aliases)
 
 

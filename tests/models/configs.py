@@ -123,6 +123,19 @@ QWEN3_CODER_480B: Config = QWEN3_235B | {
 }
 QWEN3_5_397B: Config = {
     "model_type": "qwen3_5_moe",
+    "vision_config": {
+        "model_type": "qwen3_5_moe",
+        "deepstack_visual_indexes": [],
+        "depth": 27,
+        "hidden_size": 1152,
+        "in_channels": 3,
+        "intermediate_size": 4304,
+        "num_position_embeddings": 2304,
+        "out_hidden_size": 4096,
+        "patch_size": 16,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+    },
     "tie_word_embeddings": False,
     "text_config": {
         "model_type": "qwen3_5_moe_text",
@@ -184,6 +197,16 @@ DEEPSEEK_V3_2: Config = DEEPSEEK_V3 | {
 }
 KIMI_K2_5: Config = {
     "model_type": "kimi_k25",
+    "vision_config": {
+        "init_pos_emb_height": 64,
+        "init_pos_emb_width": 64,
+        "merge_kernel_size": [2, 2],
+        "mm_projector_type": "patchmerger",
+        "patch_size": 14,
+        "vt_hidden_size": 1152,
+        "vt_intermediate_size": 4304,
+        "vt_num_hidden_layers": 27,
+    },
     "tie_word_embeddings": False,
     "dtype": "bfloat16",
     "text_config": {key: value for key, value in DEEPSEEK_V3.items() if key != "quantization_config"}
@@ -336,6 +359,17 @@ MINIMAX_M2_5: Config = {
 }
 GEMMA_4_26B: Config = {
     "model_type": "gemma4",
+    "vision_config": {
+        "model_type": "gemma4_vision",
+        "head_dim": 72,
+        "hidden_size": 1152,
+        "intermediate_size": 4304,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 27,
+        "num_key_value_heads": 16,
+        "patch_size": 16,
+        "position_embedding_size": 10240,
+    },
     "tie_word_embeddings": True,
     "text_config": {
         "model_type": "gemma4_text",

@@ -78,10 +78,11 @@ class TestShow:
     def test_json_of_kimi(self) -> None:
         figures = run_json("show", "kimi-k2.5", "--context", "65536", "--tp", "8")
         assert set(figures) >= self.KEYS
-        assert figures["parameters_total"] == 1_026_408_232_448
+        assert figures["parameters_total"] == 1_026_408_232_448 + 471_143_920
+        assert figures["parameters_vision"] == 471_143_920
         assert figures["parameters_active"] == 32_861_500_928
         assert figures["parameters_non_expert"] == 1_026_408_232_448 - 1_014_686_023_680
-        assert figures["weight_bytes"] == 594_205_904_896
+        assert figures["weight_bytes"] == 594_205_904_896 + 2 * 471_143_920
         assert figures["kv_bytes_per_token"] == 70_272
         assert figures["kv_bytes_at_context"] == figures["kv_bytes_at_context_paged"] == 4_605_345_792
         assert figures["kv_bytes_at_context_per_gpu"] == 4_605_345_792  # the latent is copied on every GPU
@@ -116,8 +117,8 @@ class TestShow:
         sheet = run("show", "kimi-k2.5", "--tp", "8").output
         for line in (
             "= 11,722,208,768 + 1,014,686,023,680 * 8/384 experts",
-            "= 1,026,408,232,448 - 1,014,686,023,680",
-            "= (23,444,463,616 + 570,761,441,280 / dp 1) / tp 8",
+            "= 1,026,879,376,368 - 1,014,686,023,680 - 471,143,920",
+            "= (24,386,751,456 + 570,761,441,280 / dp 1) / tp 8",
             "= 61 * 32,768 * 576 * 2",
             "x 8 copies at tp 8: 8 / min(8, 1 KV heads)",
         ):

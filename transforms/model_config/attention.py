@@ -202,7 +202,7 @@ def gated_delta(config: RawConfig, prefix: str, *, fused_projections: bool) -> A
         vector(f"{prefix}.norm", "attention", value_dim, float32=True),
     ]
     recurrent = value_heads * key_dim * value_dim * _state_element_bytes(config, "mamba_ssm_dtype")
-    return AttentionLayer(_state_group("linear", value_heads, recurrent, channels, kernel), tensors)
+    return AttentionLayer(state_group("linear", value_heads, recurrent, channels, kernel), tensors)
 
 
 def mamba2(config: RawConfig, prefix: str) -> AttentionLayer:
@@ -224,10 +224,10 @@ def mamba2(config: RawConfig, prefix: str) -> AttentionLayer:
     if config.flag("use_conv_bias", default=True):
         tensors.append(vector(f"{prefix}.conv1d.bias", "attention", channels))
     recurrent = width * state * _state_element_bytes(config, "mamba_ssm_cache_dtype")
-    return AttentionLayer(_state_group("mamba", heads, recurrent, channels, kernel), tensors)
+    return AttentionLayer(state_group("mamba", heads, recurrent, channels, kernel), tensors)
 
 
-def _state_group(
+def state_group(
     kind: Literal["linear", "mamba"], heads: int, recurrent_bytes: int, channels: int, kernel: int
 ) -> AttentionGroup:
     """State of one layer: the recurrent state, and ``channels * (kernel - 1)`` values of 2 bytes."""

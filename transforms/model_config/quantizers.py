@@ -21,6 +21,7 @@ _MODELOPT: dict[str, Format] = {
     "W4A16_NVFP4": formats.nvfp4(tensor_scales=4),
     "NVFP4_AWQ": formats.nvfp4(),
     "MXFP4": formats.mxfp4(),
+    "MXFP8": formats.fp8_block(1, 32, 1),
     "W4A8_MXFP4_FP8": formats.mxfp4(),
     "W4A16_AWQ": formats.int4(128),
     "W4A8_AWQ": formats.int4(128),
@@ -102,6 +103,8 @@ def _fp8(config: RawConfig, quantization: RawConfig) -> Chooser:
 
 def _scale_bytes(config: RawConfig, quantization: RawConfig) -> int:
     """DeepSeek-V4 stores its scales as 8-bit exponents; V3.2 rounds them to powers of two but stores 4 bytes."""
+    if quantization.items("weight_block_size") == [1, 32]:
+        return 1  # MXFP8: an 8-bit exponent for 32 values
     exponents = quantization.text("scale_fmt", default="") == "ue8m0"
     return 1 if exponents and config.has("compress_ratios") else 4
 

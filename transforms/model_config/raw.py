@@ -104,7 +104,8 @@ def language_part(config: Mapping[str, Any], model: str) -> RawConfig:
     """The language model's fields of a config.json, ``text_config`` found where it is nested.
 
     What only the outer level says (quantisation, tied embeddings, dtype) is taken from there, and the
-    outer ``tie_word_embeddings`` wins: it is the one that the checkpoint follows.
+    outer ``tie_word_embeddings`` wins: it is the one that the checkpoint follows. Where the language model's
+    part names no ``model_type``, the checkpoint's own stands for it.
     """
     if not isinstance(config, Mapping):
         raise UserError(f"config.json of {model}: must be a mapping of fields, as in a Hugging Face repository.")
@@ -114,6 +115,8 @@ def language_part(config: Mapping[str, Any], model: str) -> RawConfig:
             inherited = ("quantization_config", "dtype", "torch_dtype", "tie_word_embeddings")
             outer = {name: config[name] for name in inherited if config.get(name) is not None}
             merged = {**outer, **{name: value for name, value in nested.items() if value is not None}}
+            if merged.get("model_type") is None and config.get("model_type") is not None:
+                merged["model_type"] = config["model_type"]  # quantised checkpoints leave the inner one out
             if "tie_word_embeddings" in outer:
                 merged["tie_word_embeddings"] = outer["tie_word_embeddings"]
             return RawConfig(model, merged)

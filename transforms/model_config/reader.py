@@ -10,6 +10,7 @@ from transforms.model_config.families import build
 from transforms.model_config.quantization import Quantization, read_quantization, with_weight_dtype
 from transforms.model_config.raw import RawConfig, language_part
 from transforms.model_config.tensors import Tensor
+from transforms.model_config.vision import vision_part
 
 
 def read_model_config(
@@ -34,7 +35,8 @@ def read_model_config(
     quantization = read_quantization(raw, quant_config)
     if weight_dtype is not None:
         quantization = with_weight_dtype(quantization, weight_dtype, mixture=architecture.moe is not None)
-    tensors = architecture.tensors
+    vision, not_counted = vision_part(config, name, architecture.hidden_size)
+    tensors = (*architecture.tensors, *vision)
     counts: Counter[str] = Counter()
     stored: Counter[str] = Counter()
     for tensor in tensors:
@@ -54,6 +56,7 @@ def read_model_config(
         moe=architecture.moe,
         stored=_stored_dtypes(tensors, quantization),
         stored_bytes=StoredBytes(**_parts(stored, StoredBytes.model_fields)),
+        not_counted=not_counted,
         kv_dtype=quantization.kv_dtype or ("fp16" if quantization.native == "fp16" else "bf16"),
     )
 

@@ -24,6 +24,7 @@ PARAMETER_PARTS = (
     ("router", "routers"),
     ("norms", "norms"),
     ("routed_experts", "routed experts"),
+    ("vision", "vision tower"),
 )
 
 
@@ -46,9 +47,13 @@ def model_figures(spec: ModelSpec, context_tokens: int, kv_dtype: str, tp: int, 
         "parameters_non_expert": spec.parameters.non_expert,
         "parameters_embedding": spec.parameters.embedding + spec.parameters.output_head,
         "parameters_mtp": spec.parameters.mtp,
+        "parameters_vision": spec.parameters.vision,
+        "not_counted": list(spec.not_counted),
         "weight_dtype": spec.weight_dtype,
         "weight_bytes": spec.weight_bytes,
-        "weight_bytes_per_gpu": _whole(weights_bytes_per_rank(spec.non_expert_bytes(), spec.expert_bytes(), dp) / tp),
+        "weight_bytes_per_gpu": _whole(
+            weights_bytes_per_rank(spec.non_expert_bytes() + spec.vision_bytes, spec.expert_bytes(), dp) / tp
+        ),
         "context_tokens": context_tokens,
         "kv_dtype": kv_dtype,
         "tp": tp,
@@ -102,13 +107,15 @@ def _parameter_lines(spec: ModelSpec, figures: dict[str, Any]) -> list[str]:
     lines.append(f"  {'total':<20}{counts.total:>22,}  = the sum")
     if spec.moe is not None:
         moe = spec.moe
+        beside = f" - {counts.vision:,}" if counts.vision else ""
         lines += [
-            f"  {'non-expert':<20}{counts.non_expert:>22,}  = {counts.total:,} - {counts.routed_experts:,}",
+            f"  {'non-expert':<20}{counts.non_expert:>22,}  = {counts.total:,} - {counts.routed_experts:,}{beside}",
             f"  {'active':<20}{spec.parameters_active:>22,}  = {counts.non_expert:,}"
             f" + {counts.routed_experts:,} * {moe.experts_per_token}/{moe.experts} experts",
         ]
     if counts.mtp:
         lines.append(f"  {'draft layers':<20}{counts.mtp:>22,}  not in the total")
+    lines += [f"  Not counted: {part}." for part in spec.not_counted]
     return lines
 
 
@@ -123,7 +130,7 @@ def _weight_lines(spec: ModelSpec, figures: dict[str, Any]) -> list[str]:
     lines.append(f"  {'total':<20}{total:>22,}  = {total / 1e9:,.2f} GB")
     tp, dp = figures["tp"], figures["dp"]
     lines.append(
-        f"  {'a GPU':<20}{figures['weight_bytes_per_gpu']:>22,.0f}  = ({stored.non_expert:,}"
+        f"  {'a GPU':<20}{figures['weight_bytes_per_gpu']:>22,.0f}  = ({stored.non_expert + stored.vision:,}"
         f" + {stored.routed_experts:,} / dp {dp}) / tp {tp}"
     )
     return lines

@@ -15,6 +15,7 @@ Part = Literal[
     "router",
     "norms",
     "mtp",
+    "vision",
 ]
 #: ``linear``: quantised unless left out. ``plain``: 16 bits always (norms, biases, routers, embeddings).
 #: ``float32``: 4 bytes. The buffers are stored but are no parameters: a scalar of 16 bits, a look-up table.

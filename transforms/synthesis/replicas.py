@@ -91,5 +91,5 @@ def _layouts(gpu: Hardware, spec: ModelSpec) -> Iterator[tuple[int, int]]:
 
 def _holds_weights(gpu: Hardware, spec: ModelSpec, linear: str, expert: str | None, tp: int, dp: int) -> bool:
     experts = 0.0 if expert is None else spec.expert_bytes(expert)
-    weights = weights_bytes_per_rank(spec.non_expert_bytes(linear), experts, dp)
+    weights = weights_bytes_per_rank(spec.non_expert_bytes(linear) + spec.vision_bytes, experts, dp)
     return bool(available_bytes_per_rank(tp, gpu.hbm_bytes, LEAST_SHARE_LEFT, weights) > 0)

@@ -91,7 +91,8 @@ def weights_on_rank(rows: Rows, pool: Pool) -> Number:
     Context parallelism splits the tokens of a prompt and their KV, not the weights: each of its GPUs holds
     the non-expert part once more. The experts lie on all GPUs.
     """
-    return kv.weights_bytes_per_rank(rows["_non_expert_bytes"] * pool.cp, rows["_expert_bytes"], pool.dp)
+    on_each = rows["_non_expert_bytes"] + rows["_vision_bytes"]
+    return kv.weights_bytes_per_rank(on_each * pool.cp, rows["_expert_bytes"], pool.dp)
 
 
 def usable_per_gpu(pool: Pool, options: MappingOptions) -> Number:

@@ -52,6 +52,7 @@ def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: Hardwar
         _kv_element_bytes=by_dtype("kv_dtype", BYTES_PER_KV_ELEMENT),
         _kv_is_fp8=c("kv_dtype").is_in(KV_OF_FP8),
         _non_expert_bytes=by_dtype("linear_dtype", {d: spec.non_expert_bytes(d) for d in BYTES_PER_WEIGHT}),
+        _vision_bytes=pl.lit(float(spec.vision_bytes)),
         _expert_bytes=by_dtype("expert_dtype", {d: spec.expert_bytes(d) for d in BYTES_PER_WEIGHT})
         if spec.moe
         else pl.lit(0.0),

@@ -6,7 +6,16 @@ from types import MappingProxyType
 from schemas.errors import UserError
 from schemas.suggest import did_you_mean
 from transforms.model_config.assembly import Architecture
-from transforms.model_config.families import deepseek_v4, dense, hybrid, latent, mixtures, windowed
+from transforms.model_config.families import (
+    deepseek_v4,
+    dense,
+    hybrid,
+    kimi_linear,
+    latent,
+    mixtures,
+    step,
+    windowed,
+)
 from transforms.model_config.raw import RawConfig
 
 Builder = Callable[[RawConfig], Architecture]
@@ -25,12 +34,15 @@ FAMILIES: Mapping[str, Builder] = MappingProxyType(
         "glm_moe_dsa": latent.deepseek_v32,
         "gpt_oss": windowed.gpt_oss,
         "kimi_k2": latent.deepseek_v3,
+        "kimi_linear": kimi_linear.kimi_linear,
         "llama": dense.llama,
         "llama4": windowed.llama4,
         "llama4_text": windowed.llama4,
         "mimo": dense.mimo,
         "mimo_v2_flash": windowed.mimo_v2,
         "minimax_m2": mixtures.minimax_m2,
+        "minimax_m3": mixtures.minimax_m3,
+        "minimax_m3_vl": mixtures.minimax_m3,
         "mistral": dense.mistral,
         "mixtral": mixtures.mixtral,
         "nemotron-nas": dense.nemotron_nas,
@@ -45,8 +57,12 @@ FAMILIES: Mapping[str, Builder] = MappingProxyType(
         "qwen3_5_text": hybrid.qwen3_5,
         "qwen3_moe": mixtures.qwen3_moe,
         "qwen3_next": hybrid.qwen_next,
+        "qwen3_vl": dense.qwen3,
+        "qwen3_vl_moe": mixtures.qwen3_moe,
         "qwen3_vl_moe_text": mixtures.qwen3_moe,
         "qwen3_vl_text": dense.qwen3,
+        "step3p5": step.step3p5,
+        "step3p7": step.step3p5,
     }
 )
 

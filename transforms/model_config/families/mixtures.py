@@ -21,7 +21,7 @@ from transforms.model_config.patterns import (
     layer_count,
 )
 from transforms.model_config.raw import RawConfig
-from transforms.model_config.tensors import Tensor, vector
+from transforms.model_config.tensors import Tensor, matrix, vector
 
 
 def mixtral(config: RawConfig) -> Architecture:
@@ -72,6 +72,64 @@ def minimax_m2(config: RawConfig) -> Architecture:
         lambda _, prefix: grouped_query(config, f"{prefix}.self_attn", qk_norm="width" if norm == "width" else "none"),
         feed_forward,
     )
+    return assemble(config, layers, experts_per_token=config.positive("num_experts_per_tok"))
+
+
+def minimax_m3(config: RawConfig) -> Architecture:
+    """MiniMax-M3: dense layers first, shared experts, and an indexer that picks the blocks that a query reads.
+
+    The indexer's keys are cached in 16 bits beside K and V (vLLM). Draft layers are not described and not counted.
+    """
+    hidden, experts = config.positive("hidden_size"), config.positive("num_local_experts")
+    count = layer_count(config)
+    section = config.section("sparse_attention_config")
+    sparse = RawConfig(config.model, section or {})
+    on = section is not None and sparse.flag("use_sparse_attention", default=True)
+    indexed = sparse.items("sparse_attention_freq") if on else [0] * count
+    if indexed is None or len(indexed) != count:
+        raise config.wrong(("sparse_attention_config",), section, f"with sparse_attention_freq for {count} layers")
+    if config.flag("attention_output_gate", default=False):
+        raise unsupported(config, "attention_output_gate", "gates on attention of MiniMax")
+    mixtures = expert_layers(config)
+    biased = config.flag("use_routing_bias", default=True)
+    inner = config.positive("moe_intermediate_size", "intermediate_size")
+    norm = config.text("qk_norm_type", default="per_head")
+    if norm != "per_head":
+        raise config.wrong(("qk_norm_type",), norm, "'per_head'")
+
+    def attention(index: int, prefix: str) -> AttentionLayer:
+        layer = grouped_query(config, f"{prefix}.self_attn", qk_norm="head")
+        if not indexed[index]:
+            return layer
+        heads, dim = sparse.positive("sparse_num_index_heads"), sparse.positive("sparse_index_dim")
+        layer.tensors.extend(
+            [
+                *matrix(f"{prefix}.self_attn.index_q_proj", "attention", heads * dim, hidden),
+                *matrix(f"{prefix}.self_attn.index_k_proj", "attention", dim, hidden),
+                vector(f"{prefix}.self_attn.index_q_norm", "attention", dim),
+                vector(f"{prefix}.self_attn.index_k_norm", "attention", dim),
+            ]
+        )
+        picked = {
+            "attended_entries": sparse.positive("sparse_topk_blocks") * sparse.positive("sparse_block_size"),
+            "kv_extra_bytes_per_entry": 2.0 * dim,
+            "index_flops_per_entry": 2 * heads * dim,
+        }
+        return AttentionLayer(layer.group.model_copy(update=picked), layer.tensors)
+
+    def feed_forward(index: int, prefix: str) -> list[Tensor]:
+        if not mixtures[index]:
+            return mlp(f"{prefix}.mlp", "dense_mlp", hidden, config.positive("dense_intermediate_size"))
+        block = f"{prefix}.block_sparse_moe"
+        bias = f"{block}.e_score_correction_bias" if biased else None
+        shared = config.integer("n_shared_experts", default=0) * config.integer("shared_intermediate_size", default=0)
+        tensors = [
+            *routed_experts(block, hidden, inner, experts, names=GATED_SHORT),
+            *router(f"{block}.gate", hidden, experts, correction_bias=bias),
+        ]
+        return tensors + (mlp(f"{block}.shared_experts", "shared_experts", hidden, shared) if shared else [])
+
+    layers = decoder_layers(config, attention, feed_forward)
     return assemble(config, layers, experts_per_token=config.positive("num_experts_per_tok"))
 
 
