@@ -4,6 +4,7 @@ import polars as pl
 
 from schemas.fields import Field
 from schemas.frames import conform
+from schemas.glossary import glossary_table
 from schemas.table import Table
 from schemas.tables import SCHEMA_VERSION, TABLES
 
@@ -11,12 +12,14 @@ _TYPES = {pl.String(): "VARCHAR", pl.Int64(): "BIGINT", pl.Float64(): "DOUBLE", 
 
 
 def render_dictionary() -> str:
-    """The page in Markdown: every table with every column, its unit, type, meaning and source."""
+    """The page in Markdown: every table with every column, its unit, type, meaning and source; then the glossary."""
     head = (
         "# Data dictionary\n\n"
-        f"Schema version {SCHEMA_VERSION}. Types are those of DuckDB. NULL stands only in columns that say so.\n"
+        f"Schema version {SCHEMA_VERSION}. Types are those of DuckDB. NULL stands only in columns that say so. "
+        "Words and symbols are explained in the [glossary](#glossary) at the end.\n"
     )
-    return head + "".join(_table_section(table) for table in TABLES.values())
+    words = f"\n# Glossary\n\n{glossary_table()}"
+    return head + "".join(_table_section(table) for table in TABLES.values()) + words
 
 
 def dictionary_table() -> pl.DataFrame:

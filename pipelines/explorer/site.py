@@ -12,6 +12,7 @@ from pipelines.explorer.columns import encode, read_agent_points, read_serving_p
 from pipelines.explorer.index import read_index
 from pipelines.explorer.turns import Turns
 from pipelines.lake.reader import Release, current_release
+from schemas.glossary import glossary_html
 
 _PACKAGE = Path(__file__).resolve().parent
 #: Parts of ``vendor`` that the page needs or that its licences ask for.
@@ -41,6 +42,7 @@ class Site:
             path.relative_to(page).as_posix(): path.read_bytes for path in sorted(page.rglob("*")) if path.is_file()
         }
         files |= {f"vendor/{name}": (_PACKAGE / "vendor" / name).read_bytes for name in _VENDORED}
+        files["glossary.html"] = lambda: glossary_html().encode()
         files[INDEX] = self._index_bytes
         for model, gpus in self._index["serving_points"].items():
             for gpu in gpus:

@@ -14,7 +14,7 @@ from schemas.tables import TABLES
 from tests.lake.factory import FIELDS, write_partitioned
 from tests.lake.test_diff import point, rows_of, source
 
-README = Path(__file__).parents[2] / "README.md"
+OPERATION = Path(__file__).parents[2] / "docs" / "operation.md"
 NEW_COLUMN = "usd_per_task"
 
 
@@ -49,8 +49,8 @@ def test_releases_say_their_schema_version(lake: Path, releases: tuple[str, str]
     )
 
 
-def test_the_statement_of_the_readme_reads_all_releases_together(lake: Path, releases: tuple[str, str]) -> None:
-    (statement,) = re.findall(r"```sql\n(.*?union_by_name.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+def test_the_documented_statement_reads_all_releases_together(lake: Path, releases: tuple[str, str]) -> None:
+    (statement,) = re.findall(r"```sql\n(.*?union_by_name.*?)```", OPERATION.read_text(encoding="utf-8"), re.DOTALL)
     with duckdb.connect(":memory:") as connection:
         everything = connection.sql(statement.replace("'lake/", f"'{lake}/"))
         columns = everything.columns

@@ -18,7 +18,7 @@ from transforms.sources.facts import COUNTS, LENGTHS, MEANS, NAMES
 from transforms.sources.rows import FileRejectedError
 
 EXAMPLE = Path(__file__).parent / "example"
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 
 
 @pytest.mark.parametrize(
@@ -224,5 +224,5 @@ def test_the_example_is_read_whole() -> None:
     assert row["in_flight_requests"] == pytest.approx(0.909 * (0.55 + 16.983))
 
 
-def test_the_readme_shows_the_example_that_is_tested() -> None:
-    assert (EXAMPLE / "source.yaml").read_text() in README.read_text()
+def test_the_page_on_tables_shows_the_example_that_is_tested() -> None:
+    assert (EXAMPLE / "source.yaml").read_text() in PAGE.read_text(encoding="utf-8")

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.readme.page import README, ROOT, Command, commands, lines_of
-from tests.readme.workplace import NOT_RUN, TABLES, furnish, install
+from tests.docs.page import ROOT, TEXT, Command, commands, lines_of
+from tests.docs.workplace import NOT_RUN, TABLES, furnish, install
 
 pytestmark = pytest.mark.slow
 
-TEXT = README.read_text(encoding="utf-8")
-RUN = [command for command in commands(TEXT) if not command.text.startswith(tuple(NOT_RUN))]
+RUN = [command for command in dict.fromkeys(commands(TEXT)) if not command.text.startswith(tuple(NOT_RUN))]
 Shell = Callable[[str], str]
 
 

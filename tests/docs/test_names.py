@@ -12,21 +12,23 @@ import typer.main
 from pipelines.cli import app
 from schemas.caches import LeastRecentlyUsedCache, TimeToLiveCache
 from schemas.fields import BINDING_LIMITS, FIELDS, INFEASIBLE_REASONS
+from schemas.options import BuildOptions
 from schemas.prices import Price
 from schemas.scenarios import Scenario
 from schemas.sidecar import Sidecar
 from schemas.tables import TABLES
-from tests.readme.page import PAGES, README, ROOT, anchors, commands, links, spans
+from tests.docs.page import PAGES, ROOT, TEXT, anchors, commands, links, spans
 
-TEXT = README.read_text(encoding="utf-8")
 COMMAND = typer.main.get_command(app)
 #: Folders and endings by which a piece of code in the text is a file of the repository.
 FOLDERS = ("data/", "pipelines/", "schemas/", "tests/", "transforms/", ".figures/", ".ci/")
 #: Names in code that are no column, table or field of a file: programs of others, and Python in the text.
 OTHER_WORDS = {
     "bench_serving", "h200_sxm", "connect_args", "read_only", "hive_partitioning", "as_serving_rows", "runs_frame",
-    "first_record", "header_of",
+    "first_record", "header_of", "closed_loop",
 }  # fmt: skip
+#: Symbols of the equations in ``docs/model.md``, which shows columns and fields only where a span is one name.
+SYMBOLS = {"t_mix", "t_dec", "t_weight", "n_mix", "n_dec"}
 #: Files that stand where the text says, outside the repository.
 LAKE_FILES = {
     "source.yaml",
@@ -84,9 +86,10 @@ def test_options_in_the_text_exist() -> None:
 
 def test_make_targets_and_benches_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    assert set(re.findall(r"`(?:\S+ )?make ([a-z-]+)", text)) <= targets
-    benches = set(re.findall(r"BENCH_ARGS=([a-z_]+)`", text))
+    assert set(re.findall(r"`(?:\S+ )?make ([a-z-]+)", TEXT)) <= targets
+    benches = set(re.findall(r"BENCH_ARGS=([a-z_]+)`", TEXT)) | set(
+        re.findall(r"^## .*\(`([a-z_]+)`\)$", TEXT, re.MULTILINE)
+    )
     assert len(benches) >= 5
     for bench in benches:
         assert importlib.util.find_spec(f"tests.bench.bench_{bench}"), bench
@@ -94,25 +97,28 @@ def test_make_targets_and_benches_exist() -> None:
 
 def known_words() -> set[str]:
     """Names of columns, tables, fields of files, reasons and limits."""
-    models = (Scenario, Sidecar, Price, LeastRecentlyUsedCache, TimeToLiveCache)
+    models = (BuildOptions, Scenario, Sidecar, Price, LeastRecentlyUsedCache, TimeToLiveCache)
     fields = {name for model in models for name in model.model_fields}
     return {*FIELDS, *TABLES, *fields, *INFEASIBLE_REASONS, *BINDING_LIMITS}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT).parent))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_columns_and_fields_exist(page: Path) -> None:
     words = {
         word
         for span in spans(page.read_text(encoding="utf-8"))
-        if "/" not in span and not span.endswith((".py", ".duckdb", ".yaml")) and not re.match("make|python", span)
+        if (page.name != "model.md" or re.fullmatch(r"[a-z0-9_]+", span))
+        and "/" not in span
+        and not span.endswith((".py", ".duckdb", ".yaml"))
+        and not re.match("make|python", span)
         for word in re.findall(r"[a-z*][a-z0-9*]*(?:_[a-z0-9*]+)+", span)
     }
     known = known_words()
-    unknown = {word for word in words - OTHER_WORDS if not any(fnmatchcase(name, word) for name in known)}
+    unknown = {word for word in words - OTHER_WORDS - SYMBOLS if not any(fnmatchcase(name, word) for name in known)}
     assert unknown == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT).parent))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_and_links_are_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     files = {

@@ -11,11 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from tests.readme.page import README, ROOT, Command, commands, lines_of
-from tests.readme.workplace import NOT_RUN, build_lake, furnish
+from tests.docs.page import ROOT, TEXT, Command, commands, lines_of
+from tests.docs.workplace import NOT_RUN, build_lake, furnish
 
-TEXT = README.read_text(encoding="utf-8")
-COMMANDS = commands(TEXT)
+COMMANDS = list(dict.fromkeys(commands(TEXT)))
 RUN = [command for command in COMMANDS if not command.text.startswith(tuple(NOT_RUN))]
 #: Builds run a flow; test_default_lake has them.
 HERE = [command for command in RUN if command.words[1] != "build"]

@@ -1,4 +1,4 @@
-"""The README's section on dashboards and notebooks, run as it is written, in an environment of its own."""
+"""The page on dashboards and notebooks, run as it is written, in an environment of its own."""
 
 import os
 import re
@@ -18,7 +18,8 @@ PACKAGES = ("duckdb==2.0.1", "duckdb-cli==1.5.6", "pandas==3.1.1", "marimo==0.25
 
 def blocks(language: str) -> list[str]:
     """The fenced blocks of the section."""
-    section = (REPOSITORY / "README.md").read_text().split("### Dashboards and notebooks\n")[1].split("\n### ")[0]
+    page = (REPOSITORY / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    section = page.split("## Dashboards and notebooks\n")[1].split("\n## ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```$", section, re.S | re.M)
 
 

@@ -7,8 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+DOCS = tuple(sorted((ROOT / "docs").glob("*.md")))
 #: The README and the pages it sends its readers to.
-PAGES = (README, *(ROOT / folder / "README.md" for folder in ("data", "transforms/sources", "tests/bench")))
+PAGES = (README, *DOCS, *(ROOT / folder / "README.md" for folder in ("data", "transforms/sources")))
+#: All that the README and the pages of ``docs`` say.
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in (README, *DOCS))
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

@@ -12,8 +12,8 @@ from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.options import BuildOptions
+from tests.docs.page import ROOT, TEXT, blocks
 from tests.pipelines.builds import carry_all
-from tests.readme.page import README, ROOT, blocks
 from tests.traces.test_command import table
 
 #: What the README's questions are about. The default lake has the same rows of it: partitions know nothing of others.
@@ -28,8 +28,8 @@ NOT_RUN = {
     "agent-pareto build --source aiconfigurator": "needs AIConfigurator; tests/live has a stand-in for it",
     "agent-pareto schedule": "serves until stopped; tests/pipelines/test_schedule",
     "agent-pareto explorer --serve": "serves until stopped; tests/explorer/test_serve",
-    "duckdb -readonly": "needs DuckDB's shell; tests/recipes/test_readme runs it in an environment of its own",
-    "marimo run": "needs marimo; tests/recipes/test_readme runs it in an environment of its own",
+    "duckdb -readonly": "needs DuckDB's shell; tests/recipes/test_dashboards runs it in an environment of its own",
+    "marimo run": "needs marimo; tests/recipes/test_dashboards runs it in an environment of its own",
     "pip install apache-superset": "needs Apache Superset; tests/recipes/test_superset",
 }
 
@@ -48,7 +48,7 @@ def build_lake(folder: Path) -> None:
 
 def furnish(folder: Path) -> None:
     """What the README supposes beside the lake: the tables and prices that it shows, and traces."""
-    sidecar, prices = blocks(README.read_text(encoding="utf-8"), "yaml")
+    prices, sidecar = blocks(TEXT, "yaml")
     tables, traces = folder / "my-tables", folder / "traces"
     tables.mkdir()
     traces.mkdir()
