@@ -12,6 +12,8 @@ DOCS = tuple(sorted((ROOT / "docs").glob("*.md")))
 PAGES = (README, *DOCS, *(ROOT / folder / "README.md" for folder in ("data", "transforms/sources")))
 #: All that the README and the pages of ``docs`` say.
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in (README, *DOCS))
+#: The same without line breaks.
+PROSE = " ".join(TEXT.split())
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

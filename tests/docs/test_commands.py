@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from tests.docs.page import ROOT, TEXT, Command, commands, lines_of
+from tests.docs.page import PROSE, ROOT, TEXT, Command, commands, lines_of
 from tests.docs.workplace import NOT_RUN, build_lake, furnish
 
 COMMANDS = list(dict.fromkeys(commands(TEXT)))
@@ -69,7 +69,7 @@ def test_the_picture_is_made_by_the_command_below_it(workplace: Path) -> None:
 
 
 def test_what_longer_pauses_do() -> None:
-    (sentence,) = re.findall(r"per H200 fall from (\S+) to (\S+), on (\S+) sessions a GPU in\s+place of (\S+)\.", TEXT)
+    (sentence,) = re.findall(r"per H200 fall from (\S+) to (\S+), on (\S+) sessions a GPU in\s+place of (\S+)\.", PROSE)
     (command,) = (command for command in HERE if command.words[1] == "what-if")
     changes = json.loads(run(*command.words[1:], "--format", "json"))
     tasks, sessions = (
@@ -81,7 +81,7 @@ def test_what_longer_pauses_do() -> None:
 
 
 def test_the_operating_point() -> None:
-    (sentence,) = re.findall(r"turn in (\S+) s \(p99 (\S+) s\); eight B200\s+in (\S+) s \(p99 (\S+) s", TEXT)
+    (sentence,) = re.findall(r"turn in (\S+) s \(p99 (\S+) s\); eight B200\s+in (\S+) s \(p99 (\S+) s", PROSE)
     rows = json.loads(
         run(
             "query",

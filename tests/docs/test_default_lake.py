@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.page import ROOT, TEXT, Command, commands, lines_of
+from tests.docs.page import PROSE, ROOT, TEXT, Command, commands, lines_of
 from tests.docs.workplace import NOT_RUN, TABLES, furnish, install
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def summary(shell: Shell) -> str:
 
 
 def test_the_size_of_the_default_build(summary: str, shell: Shell) -> None:
-    ((rows, *sizes),) = re.findall(r"\((\S+) rows read, (\S+) agent points on (\d+) GPUs, (\d+) models", TEXT)
+    ((rows, *sizes),) = re.findall(r"\((\S+) rows read, (\S+) agent points on (\d+) GPUs, (\d+) models", PROSE)
     assert f"Rows read {rows} from" in summary
     sql = "select count(*), count(distinct hardware), count(distinct model) from agent_points"
     counted = shell(f"agent-pareto query '{sql}' --format csv").splitlines()[-1]
@@ -59,7 +59,7 @@ def test_the_size_of_the_default_build(summary: str, shell: Shell) -> None:
 
 @pytest.mark.usefixtures("summary")
 def test_the_size_of_the_explorer(shell: Shell) -> None:
-    (megabytes,) = re.findall(r"default\s+lake's\s+folder\s+has\s+(\d+) MB", TEXT)
+    (megabytes,) = re.findall(r"default\s+lake's\s+folder\s+has\s+(\d+) MB", PROSE)
     (command,) = (command for command in RUN if command.words[1] == "explorer")
     (written,) = re.findall(r"files, (\S+) MB in", shell(command.text))
     assert float(written) == pytest.approx(float(megabytes), rel=0.05)

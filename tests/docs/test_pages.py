@@ -16,6 +16,15 @@ def test_the_readme_is_short_and_leads_to_every_page() -> None:
     assert {f"docs/{page.name}" for page in DOCS} <= set(links(text))
 
 
+def test_the_errors_of_the_readme_are_those_of_the_page_on_accuracy() -> None:
+    section = README.read_text(encoding="utf-8").split("## How accurate it is\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
+    figures = {figure for row in rows for cell in row[2:] for figure in re.findall(r"\d+(?:\.\d)?", cell)}
+    accuracy = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    assert len(figures) >= 12
+    assert {figure for figure in figures if not re.search(rf"(?<![\d.]){figure}(?![\d.]\d| points)", accuracy)} == set()
+
+
 def test_the_glossary_is_the_one_of_the_program() -> None:
     assert (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8") == glossary_page()
     symbols = {word for term in TERMS for word in (*re.split(", ", term.word), *re.split(", ", term.symbol))}
