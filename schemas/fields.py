@@ -38,7 +38,8 @@ class Field:
 FIELDS: dict[str, Field] = {}
 
 SOURCES: Final = (
-    "aiconfigurator", "inferencex", "vllm", "sglang", "aiperf", "genai-perf", "guidellm", "generic", "roofline",
+    "aiconfigurator", "inferencex", "vllm", "vllm-multi-turn", "sglang", "aiperf", "genai-perf", "guidellm",
+    "inference-perf", "llm-d", "generic", "roofline",
 )  # fmt: skip
 INFEASIBLE_REASONS: Final = (
     "weights_do_not_fit",
@@ -137,6 +138,10 @@ _text("attention_dtype", "arithmetic of prefill attention", allowed=("bf16", "fp
 _text("backend", "inference engine")
 _text("backend_name", "inference engine or framework as the input names it", nullable=True)
 _text("backend_version", "version of the inference engine", nullable=True)
+_text("setting", "what tells two runs of one shape apart: `run`, label, server flags, as the input has them; NULL "
+      "where it says nothing", nullable=True)  # fmt: skip
+_text("database_mode", "what AIConfigurator took its kernel times from, as its configuration names it (SILICON: "
+      "measured; HYBRID: estimated where none were measured); NULL where it is not told", nullable=True)  # fmt: skip
 _text(
     "serving_mode",
     "agg: every GPU prefills and decodes; disagg: pools of their own",
@@ -182,6 +187,8 @@ _real("request_latency_ms", "ms", "ttft_ms + tpot_ms * (osl_tokens - 1)", "input
 _real("requests_per_s", "1/s", "requests a second of one replica", "input", above=0)
 _real("tokens_per_s_per_user", "tokens/s", "decode speed of one request: 1000 / tpot_ms", "input", nullable=True)
 _real("memory_bytes_per_gpu", "bytes", "memory of one GPU as the table states it", "input", nullable=True)
+_count("kv_tokens", "tokens", "tokens that the KV cache of one replica holds, as its server states it; NULL where "
+       "nothing says", nullable=True)  # fmt: skip
 _real("mixed_step_ms", "ms", "time of a mixed step, from the row's TTFT; NULL where it cannot be told",
       "Step 9, transfer of engine steps", nullable=True)  # fmt: skip
 _real("decode_step_ms", "ms", "time of a decode-only step, from the row's TPOT; NULL where it cannot be told",

@@ -94,11 +94,23 @@ class Facts(BaseModel):
         default=None, description="tokens drafted in a step (MTP, speculative decoding); 0 if not said"
     )
     accepted_tokens: Annotated[float, Field(ge=1.0, le=1000.0)] | None = Field(
-        default=None, description="tokens that a step yields; needed with draft_tokens"
+        default=None, description="tokens that a step yields, from 1 to draft_tokens + 1; needed with draft_tokens"
+    )
+    kv_tokens: Annotated[int, Field(ge=1, le=10**12)] | None = Field(
+        default=None, description="tokens that the KV cache of one replica holds, as its server prints it"
+    )
+    setting: Words | None = Field(
+        default=None, description="what tells this run from others of its shape: a server flag, a label"
     )
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Facts":
+        drafted, yielded = self.draft_tokens, self.accepted_tokens
+        if drafted is not None and yielded is not None and yielded > drafted + 1:
+            raise ValueError(
+                f"accepted_tokens is {yielded:g}: a step that drafts {drafted} yields from 1 to {drafted + 1} tokens "
+                "(the accepted ones and the model's own)"
+            )
         mode, pools = self.serving_mode, [name for name in POOL_SHAPE if getattr(self, name) is not None]
         single = [name for name in SHAPE if getattr(self, name) is not None]
         if pools and single:
@@ -175,6 +187,7 @@ _OF_THE_FILE: Final = frozenset({"run", "measured_at", "tool", "tool_version", "
 #: Field of a generic table -> the kind of column that it can stand in.
 _COLUMN_KINDS: Final[Mapping[str, type[Column]]] = {
     **{name: Column for name in Facts.model_fields if name not in _OF_THE_FILE},
+    "kv_tokens": TokensColumn,
     "isl_tokens": TokensColumn,
     "osl_tokens": TokensColumn,
     "prefix_tokens": TokensColumn,

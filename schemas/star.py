@@ -71,7 +71,7 @@ def star_tables() -> tuple[Table, ...]:
                 "source", "tool_version", "weight_dtype", "expert_dtype", "linear_dtype", "kv_dtype", "attention_dtype",
                 "tp", "pp", "dp", "cp", "moe_tp", "moe_ep",
                 *(f"prefill_{name}" for name in _POOL), "prefill_batch", *(f"decode_{name}" for name in _POOL),
-                "latency_statistic", "draft_tokens", "accepted_tokens",
+                "setting", "latency_statistic", "draft_tokens", "accepted_tokens",
             ),
             ("configuration_id",),
             stored=True,

@@ -12,7 +12,7 @@ _ORIGIN = ("point_id", "source", "source_file", "source_row", "tool_version")
 _WHAT = (
     "configuration_id", "hardware", "hardware_name", "prefill_hardware", "decode_hardware", "model", "model_name",
     "weight_dtype", "expert_dtype", "linear_dtype", "kv_dtype", "attention_dtype", "backend", "backend_version",
-    "serving_mode",
+    "serving_mode", "setting", "database_mode",
 )  # fmt: skip
 _SHAPE = (
     "tp", "pp", "dp", "cp", "moe_tp", "moe_ep",
@@ -29,15 +29,16 @@ _SERVING_POINT = (
     "isl_tokens", "osl_tokens", "prefix_tokens", "concurrency_reported", "batch_per_rank",
     "context_requests_per_step", "context_tokens_per_step", "in_flight_requests",
     "ttft_ms", "tpot_ms", "request_latency_ms", "requests_per_s", "output_tokens_per_s_per_gpu",
-    "tokens_per_s_per_user", "memory_bytes_per_gpu", "mixed_step_ms", "decode_step_ms", "latency_statistic",
-    "tpot_source", "draft_tokens", "accepted_tokens", "measured_at", "backend_name", "precision_name",
-    "kv_dtype_source", "isl_nominal_tokens", "osl_nominal_tokens",
+    "tokens_per_s_per_user", "memory_bytes_per_gpu", "kv_tokens", "mixed_step_ms", "decode_step_ms",
+    "latency_statistic", "tpot_source", "draft_tokens", "accepted_tokens", "measured_at", "backend_name",
+    "precision_name", "kv_dtype_source", "isl_nominal_tokens", "osl_nominal_tokens",
 )  # fmt: skip
 _AGENT_POINT = (
     *IDENTITY,
     "isl_tokens", "osl_tokens", "prefix_tokens", "concurrency_reported", "batch_per_rank",
-    "context_requests_per_step", "memory_bytes_per_gpu", "latency_statistic", "draft_tokens", "accepted_tokens",
-    "scenario", "scenario_name", "interpolated", "transfer_method", "expected_error_fraction", "extrapolated",
+    "context_requests_per_step", "memory_bytes_per_gpu", "kv_tokens", "latency_statistic", "draft_tokens",
+    "accepted_tokens", "scenario", "scenario_name", "interpolated", "transfer_method", "expected_error_fraction",
+    "extrapolated",
     "serving_requests_per_s", "sessions", "activity_fraction", "in_flight_requests",
     "cache_model", "cache_hit_rate", "cache_reload_fraction", "prefix_kept_s",
     "turn_latency_all_hits_ms", "turn_latency_all_misses_ms", "serving_requests_per_s_all_hits",

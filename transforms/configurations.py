@@ -17,8 +17,12 @@ CONFIGURATION: Final = (
     "prefill_workers", "prefill_tp", "prefill_pp", "prefill_dp", "prefill_cp", "prefill_moe_tp", "prefill_moe_ep",
     "prefill_batch",
     "decode_workers", "decode_tp", "decode_pp", "decode_dp", "decode_cp", "decode_moe_tp", "decode_moe_ep",
-    "gpus_per_replica", "latency_statistic", "draft_tokens", "accepted_tokens",
+    "gpus_per_replica", "latency_statistic", "draft_tokens", "accepted_tokens", "setting",
 )  # fmt: skip
+#: Columns that were added when keys had been published.
+_LATER: Final = ("setting",)
+#: Letters of a setting in the label of a configuration.
+LABEL_CHARACTERS: Final = 60
 _PLACE: Final = ("hardware", "prefill_hardware", "decode_hardware", "model")
 #: The same wherever it runs and whatever it serves.
 DEPLOYMENT: Final = tuple(name for name in CONFIGURATION if name not in _PLACE)
@@ -102,10 +106,13 @@ def _numbered(keys: pl.DataFrame, telling: list[str]) -> pl.DataFrame:
 
 
 def configuration_ids(points: pl.DataFrame) -> pl.Series:
-    """``configuration_id``: a hash of what makes the points' deployments. NULLs are alike."""
-    texts = points.select(
-        pl.concat_str((pl.col(name).cast(pl.String).fill_null("") for name in DEPLOYMENT), separator="\x1f")
-    ).to_series()
+    """``configuration_id``: a hash of what makes the points' deployments. NULLs are alike.
+
+    A column that came later counts where it says something only: keys of before stay.
+    """
+    first = (pl.col(name).cast(pl.String).fill_null("") for name in DEPLOYMENT if name not in _LATER)
+    later = (pl.format(f"{name}={{}}", name) for name in _LATER)
+    texts = points.select(pl.concat_str((*first, *later), separator="\x1f", ignore_nulls=True)).to_series()
     ids = {text: hashlib.blake2b(text.encode(), digest_size=6).hexdigest() for text in texts.unique()}
     return texts.replace_strict(ids, return_dtype=pl.String).alias("configuration_id")
 
@@ -129,7 +136,9 @@ def _label() -> pl.Expr:
     version = (" " + c("backend_version")).fill_null("")
     drafts = pl.when(c("draft_tokens") > 0).then(pl.format(", {} drafts", "draft_tokens")).otherwise(pl.lit(""))
     medians = pl.when(c("latency_statistic") == "p50").then(pl.lit(", medians")).otherwise(pl.lit(""))
-    return pl.format("{}, {}, KV {}, {}{}{}{}", shape, "weight_dtype", "kv_dtype", "backend", version, drafts, medians)
+    setting = (", " + c("setting").str.slice(0, LABEL_CHARACTERS)).fill_null("")
+    words = (drafts, medians, setting)
+    return pl.format("{}, {}, KV {}, {}{}{}{}{}", shape, "weight_dtype", "kv_dtype", "backend", version, *words)
 
 
 def _beyond_one(prefix: str, *always_one: str) -> pl.Expr:

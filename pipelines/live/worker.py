@@ -53,6 +53,9 @@ def answer(question: dict[str, Any]) -> Any:
         shapes = found[[f"{pool}{name}" for pool, _ in POOLS for name in _SHAPE]].drop_duplicates()
         frames = [pandas.DataFrame(_priced(tasks.values(), shapes.to_dict("records")), columns=found.columns)]
     table = pandas.concat(frames)
+    mode = getattr(next(iter(tasks.values())), "database_mode", None)
+    if mode is not None:  # what the kernel times were taken from
+        table["database_mode"] = getattr(mode, "name", mode)
     return table.drop(columns=[name for name in NOT_IN_FILES if name in table])
 
 

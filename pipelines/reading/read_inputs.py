@@ -40,6 +40,7 @@ class FileAccount:
     rows_quarantined: int = 0
     rejected_reason: str | None = None
     quarantined: dict[str, int] = field(default_factory=dict)
+    replaced_by: dict[str, int] = field(default_factory=dict)  #: file -> superseded rows that it replaces
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,9 @@ def read_inputs(
     points.clear()
     if replaced.height:
         kept = kept.join(replaced.select("point_id"), on="point_id", how="anti", maintain_order="left")
-    counts = dict(replaced.group_by("source_file").len().iter_rows())
+    replacing: dict[str, dict[str, int]] = {}
+    for file, by, rows in replaced.group_by("source_file", "replaced_by", maintain_order=True).len().iter_rows():
+        replacing.setdefault(file, {})[by] = rows
     return Inputs(
         conform(kept, "serving_points"),
         conform(pl.concat([empty_frame("measured_agentic"), *agentic]), "measured_agentic"),
@@ -113,8 +116,9 @@ def read_inputs(
         tuple(
             replace(
                 account,
-                rows_accepted=account.rows_accepted - counts.get(account.path, 0),
-                rows_superseded=counts.get(account.path, 0),
+                rows_accepted=account.rows_accepted - sum(replacing.get(account.path, {}).values()),
+                rows_superseded=sum(replacing.get(account.path, {}).values()),
+                replaced_by=replacing.get(account.path, {}),
             )
             for account in accounts
         ),

@@ -332,7 +332,7 @@ class TestSharedTables:
         inputs = read_inputs(find_files([shared / "tables/measured"]), load_hardware(), load_models())
         r1 = inputs.serving_points.filter(pl.col("model") == "deepseek-r1")
         assert r1["hardware"].n_unique() == 9
-        assert inputs.measured_agentic.height == 44
+        assert inputs.measured_agentic.height == 108
         for account in inputs.accounts:
             parts = account.rows_accepted, account.rows_duplicate, account.rows_superseded, account.rows_quarantined
             assert account.rows_read == sum(parts)

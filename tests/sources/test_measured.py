@@ -38,7 +38,7 @@ JSON_FILES: dict[str, Callable[[], dict[str, Any]]] = {
 TEXT_FILES = {name: json.dumps(make(), indent=1) for name, make in JSON_FILES.items()} | {
     "aiperf-csv": AIPERF_CSV,
     "genai-perf-csv": GENAI_CSV,
-    "vllm-lines": f"{json.dumps(vllm_record())}\n{json.dumps(vllm_record(max_concurrency=20))}\n",
+    "vllm-lines": f"{json.dumps(vllm_record())}\n{json.dumps(vllm_record(max_concurrency=17))}\n",
 }
 
 
@@ -100,6 +100,7 @@ def test_a_unit_or_a_count_of_gpus_taken_wrong_is_caught(keys: tuple[str, ...], 
     assert good.is_empty()
     assert bad["reason"].item() in {
         "latency_does_not_fit_parts", "breaks_littles_law", "throughput_does_not_fit", "above_peak_bandwidth",
+        "load_not_steady",
     }  # fmt: skip
 
 

@@ -155,7 +155,7 @@ def test_what_a_file_does_not_say_is_named_in_one_sentence() -> None:
          "`prefill_workers: 2`, `decode_workers: 1`, `decode_tp: 8`"),
         ("kv_dtype: bf16\nweight_dtype: fp8\nserving_mode: disagg",
          "`prefill_workers: 2`, `prefill_tp: 4`, `decode_workers: 1`, `decode_tp: 8`"),
-        ("kv_dtype: bf16\nweight_dtype: fp8\ntp: 8\ndraft_tokens: 3", "`accepted_tokens: 2.5`"),
+        ("kv_dtype: bf16\nweight_dtype: fp8\ntp: 8\ndraft_tokens: 3", "`accepted_tokens: 1.6`"),
         ("kv_dtype: bf16\nweight_dtype: fp8\ntp: 8\naccepted_tokens: 2.5", "`draft_tokens: 3`"),
         ("kv_dtype: bf16\nweight_dtype: fp8\ntp: 8\ndraft_tokens: 0", None),
     ],

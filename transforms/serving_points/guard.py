@@ -86,6 +86,15 @@ def _value_rules() -> list[Rule]:
             for name in _WHOLE
         ),
         Rule(
+            "drafts_do_not_fit",
+            (c("accepted_tokens") < 1) | (c("accepted_tokens") > (c("draft_tokens") + 1) * (1 + RATE_TOLERANCE)),
+            pl.format(
+                "a step yields {} tokens and drafts {}: it must yield from 1 to one more than it drafts",
+                "accepted_tokens",
+                "draft_tokens",
+            ),
+        ),
+        Rule(
             "prefix_not_below_input",
             (c("prefix_tokens") < 0) | (c("prefix_tokens") >= c("isl_tokens")),
             pl.format("the cached prefix of {} tokens is not within the input of {}", "prefix_tokens", "isl_tokens"),

@@ -1,7 +1,7 @@
 """From the rows of a file to serving points: names resolved, figures judged, repeats counted apart."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -55,15 +55,13 @@ def new_points(points: pl.DataFrame, seen: set[str]) -> pl.DataFrame:
 
 def resolve_names(rows: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue) -> pl.DataFrame:
     """The rows with ``prefill_hardware``, ``decode_hardware``, ``hardware``, ``model`` and ``backend`` as the
-    program names them; a row with an unknown name is flagged. An unknown engine keeps its own name."""
+    program names them; a row with an unknown name is flagged, and one whose own name is another's than
+    ``source.yaml`` says. An unknown engine keeps its own name."""
     for column in ("prefill_hardware", "decode_hardware"):
-        rows = _resolve(rows, f"{column}_name", column, _lookup(rows[f"{column}_name"], hardware), "unknown_hardware")
-    slugs = {entry: slug for entry, (slug, _) in _lookup(rows["model_alias"], models).items() if slug is not None}
-    by_alias = pl.col("model_alias").replace_strict(slugs, default=None, return_dtype=pl.String)
-    found = _lookup(rows["model_name"], models)
-    rows = _resolve(rows.with_columns(_by_alias=by_alias), "model_name", "model", found, "unknown_model", "_by_alias")
+        rows = _resolve(rows, f"{column}_name", column, hardware, "unknown_hardware", f"said_{column}")
+    rows = _resolve(rows, "model_name", "model", models, "unknown_model", "said_model", alias="model_alias")
     engine = pl.col("backend").str.to_lowercase()
-    return rows.drop("_by_alias").with_columns(
+    return rows.with_columns(
         hardware=pl.when(pl.col("prefill_hardware") == pl.col("decode_hardware"))
         .then("prefill_hardware")
         .otherwise(pl.concat_str("prefill_hardware", pl.lit(PAIR), "decode_hardware")),
@@ -114,19 +112,46 @@ def _resolve(
     rows: pl.DataFrame,
     name_column: str,
     slug_column: str,
-    found: Mapping[str, tuple[str | None, str | None]],
+    catalogue: HardwareCatalogue | ModelCatalogue,
     reason: str,
-    second: str | None = None,
+    said_column: str,
+    alias: str | None = None,
 ) -> pl.DataFrame:
-    """Adds the slugs of a column of names; ``second`` is a column of slugs where the name is unknown."""
-    slugs = {name: slug for name, (slug, _) in found.items()}
-    problems = {name: problem for name, (_, problem) in found.items()}
-    name = pl.col(name_column)
-    slug = name.replace_strict(slugs, default=None, return_dtype=pl.String)
-    rows = rows.with_columns((slug if second is None else pl.coalesce(slug, second)).alias(slug_column))
-    detail = name.replace_strict(problems, default=None, return_dtype=pl.String)
-    absent = Rule("missing_value", name.is_null(), pl.lit(f"{name_column} is not given"))
-    return flag_rows(rows, [absent, Rule(reason, pl.col(slug_column).is_null(), detail)])
+    """Adds the slugs of a column of names.
+
+    ``said_column`` is what ``source.yaml`` says: it gives the slug of a name that nobody knows, and must not
+    contradict a known one. ``alias`` is a second name of the input, for where the first is unknown.
+    """
+    absent = [name for name in (said_column, alias) if name is not None and name not in rows.columns]
+    rows = rows.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
+
+    def slug_of(column: str) -> pl.Expr:
+        slugs = {name: slug for name, (slug, _) in _lookup(rows[column], catalogue).items()}
+        return pl.col(column).replace_strict(slugs, default=None, return_dtype=pl.String)
+
+    own, said = slug_of(name_column), slug_of(said_column)
+    own = own if alias is None else pl.coalesce(own, slug_of(alias))
+    rows = rows.with_columns(_own=own, _said=said).with_columns(pl.coalesce("_said", "_own").alias(slug_column))
+    told = pl.coalesce(said_column, name_column)
+    known = _lookup(rows.select(told).to_series(), catalogue)
+    problems = {name: problem for name, (_, problem) in known.items()}
+    rules = [
+        Rule("missing_value", pl.col(name_column).is_null(), pl.lit(f"{name_column} is not given")),
+        Rule(
+            "sidecar_disagrees",
+            pl.col("_own") != pl.col("_said"),
+            pl.format(
+                "the file is of {} ({}), source.yaml says {} ({}); give each its own folder, or a line under `files`",
+                name_column, "_own", said_column, "_said",
+            ),
+        ),
+        Rule(
+            reason,
+            pl.col(slug_column).is_null(),
+            told.replace_strict(problems, default=None, return_dtype=pl.String),
+        ),
+    ]  # fmt: skip
+    return flag_rows(rows, rules).drop("_own", "_said")
 
 
 def _complete(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
@@ -145,7 +170,9 @@ def _complete(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
 
 
 def point_ids(
-    points: pl.DataFrame, without: Sequence[str] = ("source_file", "source_row"), table: str = "serving_points"
+    points: pl.DataFrame,
+    without: Sequence[str] = ("source_file", "source_row", "database_mode"),
+    table: str = "serving_points",
 ) -> pl.Series:
     """A key for each point: a hash of what its row says, wherever the row stands."""
     keys = {*without, "point_id", "configuration_id"}

@@ -1,4 +1,7 @@
-"""Reruns: of two runs of one configuration at one load the later counts, in whatever order they are read."""
+"""Reruns: of two runs of one configuration at one load the later counts, in whatever order they are read.
+
+A sweep is no rerun: rows that differ in a server flag, a label or the name of their run (``setting``) all stay.
+"""
 
 from typing import Final
 
@@ -6,12 +9,12 @@ import polars as pl
 
 _POOL: Final = ("workers", "tp", "pp", "dp", "cp", "moe_tp", "moe_ep", "batch")
 #: What two runs have in common when one is the rerun of the other. Figures, versions and who measured what
-#: (statistic, the sidecar) are not among it.
+#: (statistic) are not among it.
 KEY: Final = (
     "source", "prefill_hardware", "decode_hardware", "model", "weight_dtype", "linear_dtype", "precision_name",
     "backend_name", "serving_mode", "tp", "pp", "dp", "cp", "moe_tp", "moe_ep",
     *(f"{pool}_{name}" for pool in ("prefill", "decode") for name in _POOL if (pool, name) != ("decode", "batch")),
-    "gpus_per_replica", "draft_tokens", "isl_tokens", "osl_tokens", "prefix_tokens", "concurrency_reported",
+    "gpus_per_replica", "setting", "draft_tokens", "isl_tokens", "osl_tokens", "prefix_tokens", "concurrency_reported",
     "context_requests_per_step",
 )  # fmt: skip
 #: Formats that are a choice of the run where the run states them, and not where a table of facts does.
@@ -36,10 +39,12 @@ def rerun_columns(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def superseded(reruns: pl.DataFrame) -> pl.DataFrame:
-    """The rows of ``rerun_columns`` that a later run replaces.
+    """The rows of ``rerun_columns`` that a later run replaces, with the file that does: ``replaced_by``.
 
     Of one moment the means go before the medians; what then still differs is kept, as nothing says which is right.
     """
     latest = pl.col("measured_at") == pl.col("measured_at").max().over("rerun_of")
     means = (latest & pl.col("is_mean")).any().over("rerun_of")
-    return reruns.filter(~latest | (means & ~pl.col("is_mean")))
+    goes = ~latest | (means & ~pl.col("is_mean"))
+    stays = pl.when(~goes).then("source_file")
+    return reruns.with_columns(replaced_by=stays.drop_nulls().first().over("rerun_of")).filter(goes)

@@ -10,6 +10,7 @@ _SHARED: Final = frozenset({
     "model", "isl", "osl", "prefix", "concurrency", "request_rate", "ttft", "tpot", "request_latency",
     "encoder_latency", "seq/s", "seq/s/gpu", "tokens/s", "tokens/s/gpu", "tokens/s/user", "num_total_gpus",
     "power_w", "tokens/s/gpu_cluster", "backend", "nextn", "nextn_accepted",
+    "database_mode",  # of the tables that this project asks for
 })  # fmt: skip
 AGG_COLUMNS: Final = _SHARED | {
     "bs", "global_bs", "encoder_memory", "tp", "pp", "dp", "moe_tp", "moe_ep", "cp", "parallel", "gemm", "kvcache",

@@ -1,4 +1,4 @@
-"""Drafted tokens (MTP) of an AIConfigurator table: no column says them, ``exp_config.yaml`` beside it does.
+"""What no column of an AIConfigurator table says and ``exp_config.yaml`` beside it does: drafts, database mode.
 
 ``nextn`` tokens are drafted in a step. Release 0.12 says the mean of those accepted (``nextn_accepted``), so
 that a step yields one more; before, chances by position (``nextn_accept_rates``), each given the one before.
@@ -17,17 +17,23 @@ from transforms.serving_points.rules import Rule, flag_rows
 from transforms.sources.rows import FileRejectedError
 
 CONFIG_NAME: Final = "exp_config.yaml"
+#: The database of kernels that were all measured.
+MEASURED_MODE: Final = "SILICON"
 #: Chances that AIConfigurator took before 0.12 where a configuration gave none.
 DEFAULT_RATES: Final = (0.85, 0.3, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Drafts:
-    """Tokens drafted and tokens that come out, in a step; ``workload`` is what the configuration asks for."""
+    """Tokens drafted and tokens that come out, in a step; ``workload`` is what the configuration asks for.
+
+    ``database_mode`` is what the kernel times were taken from; None where the configuration does not tell.
+    """
 
     drafted: int
     yielded: float
     workload: Mapping[str, float]
+    database_mode: str | None = None
 
 
 def drafts_beside(beside: Mapping[str, bytes]) -> Drafts | None:
@@ -52,11 +58,14 @@ def drafts_beside(beside: Mapping[str, bytes]) -> Drafts | None:
     accepted = _accepted(said, int(drafted)) if drafted else 0.0
     if not 0 <= accepted <= drafted:
         raise FileRejectedError(f"{CONFIG_NAME} beside the file accepts {accepted:g} of {drafted:g} drafted tokens")
-    return Drafts(int(drafted), 1.0 + accepted, workload)
+    mode = said.get("database_mode")
+    if mode is not None and not isinstance(mode, str):
+        raise FileRejectedError(f"{CONFIG_NAME} beside the file has database_mode: {show(mode)}, not a word")
+    return Drafts(int(drafted), 1.0 + accepted, workload, mode.strip().upper() or None if mode else None)
 
 
 def add_drafts(rows: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:
-    """The rows with ``draft_tokens`` and ``accepted_tokens``: their own columns, else the configuration beside.
+    """The rows with ``draft_tokens``, ``accepted_tokens``, ``database_mode``: their own, else the configuration's.
 
     A configuration with drafts must be that of the table: its lengths are those of every row.
     """
@@ -65,6 +74,8 @@ def add_drafts(rows: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:
             rows = rows.with_columns(pl.lit(None, pl.Float64).alias(name))
     own, accepted = pl.col("nextn"), pl.col("nextn_accepted")
     stated = drafts or Drafts(0, 1.0, {})
+    told = pl.lit(stated.database_mode, pl.String)
+    mode = pl.coalesce("database_mode", told) if "database_mode" in rows.columns else told
     rules = [
         Rule("missing_value", (own > 0) & accepted.is_null(), pl.lit("nextn_accepted is not given beside nextn")),
         Rule(
@@ -73,16 +84,19 @@ def add_drafts(rows: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:
             pl.format("nextn is {}, nextn_accepted is {}", own, accepted),
         ),
     ]
-    if stated.drafted:
+    if stated.drafted or stated.database_mode:
         rules += [
             Rule(
                 "configuration_differs",
                 own.is_null() & (pl.col(name) != value),
-                pl.format(f"{name} is {{}}, but {value:g} in the {CONFIG_NAME} beside, which says the drafts", name),
+                pl.format(f"{name} is {{}}, but {value:g} in the {CONFIG_NAME} beside: it is of another table", name),
             )
             for name, value in stated.workload.items()
         ]
     return flag_rows(rows, rules).with_columns(
+        database_mode=mode,
+        # estimated kernels are another table than measured ones of the same deployment
+        setting=pl.when(mode != MEASURED_MODE).then("database_mode=" + mode),
         draft_tokens=own.fill_null(stated.drafted),
         accepted_tokens=pl.when(own.is_null()).then(stated.yielded).otherwise(1.0 + accepted.fill_null(0.0)),
     )

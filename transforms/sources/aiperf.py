@@ -10,9 +10,9 @@ from typing import Final
 
 from schemas.moments import as_text, parse_moment
 from transforms.sources.json_text import first_record, looks_like_json, read_json
-from transforms.sources.measured import as_serving_rows, runs_frame
+from transforms.sources.measured import as_serving_rows, runs_frame, statistic_said
 from transforms.sources.perf_metrics import Metric, blocks_of, exact_twin, figures_of, objects_of, raw_of
-from transforms.sources.record import Record, as_json
+from transforms.sources.record import Record, as_json, to_number
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
 from transforms.sources.text import header_of
 
@@ -41,7 +41,7 @@ def read(file: InputFile) -> Reading:
     if "request_latency" not in metrics:
         raise FileRejectedError(f"an AIPerf file without request latencies; {_SUMMARY}")
     run = Record(values)
-    row = _row(run, metrics)
+    row = _row(run, metrics, statistic_said(file.sidecar))
     version = run.text("aiperf_version") or (file.sidecar.tool_version if file.sidecar else None)
     return Reading(NAME, "AIPerf", version, as_serving_rows(runs_frame([row]), NAME, file.sidecar))
 
@@ -58,13 +58,17 @@ def _summary(file: InputFile) -> Mapping[str, object]:
     return values
 
 
-def _row(run: Record, metrics: Mapping[str, Metric]) -> dict[str, object]:
+def _row(run: Record, metrics: Mapping[str, Metric], statistic: str) -> dict[str, object]:
     if run.get("was_cancelled") is True:
         run.flag("cancelled_run", "the run was cancelled before its end")
     if run.get("input_config", "endpoint", "streaming") is False:
         run.flag("not_streamed", "the run did not stream: it has no time to the first token; run it with --streaming")
+    figures = figures_of(metrics, run, statistic)
     columns = {
-        **figures_of(metrics, run),
+        **figures,
+        "failed": max(to_number(figures["failed"]) or 0.0, _errors(run)),
+        "ramp_s": _ramp_s(run),
+        "shares_prefix": _shares_prefix(run),
         "measured_at": _measured_at(run),
         "model": _model(run),
         "concurrency_reported": _slots(run),
@@ -91,13 +95,46 @@ def _model(run: Record) -> str | None:
     return None
 
 
+def _errors(run: Record) -> float:
+    """Requests that came to nothing, by the summary of errors."""
+    errors = run.get("error_summary")
+    if not isinstance(errors, list):
+        return 0.0
+    return sum(to_number(error.get("count")) or 1.0 for error in errors if isinstance(error, dict))
+
+
+def _phase(run: Record) -> Record | None:
+    """The phase that was measured, of a release that has phases; empty where there are several."""
+    phases = run.get("input_config", "phases")
+    if not isinstance(phases, list):
+        return None
+    loads = [phase for phase in phases if isinstance(phase, dict) and phase.get("exclude_from_results") is not True]
+    return Record(loads[0]) if len(loads) == 1 else Record({})
+
+
+def _ramp_s(run: Record) -> float | None:
+    """Seconds in which the load was rising; a warm-up is a phase of its own and not measured."""
+    phase = _phase(run)
+    if phase is not None:
+        ramps = [phase.number(name, "duration") for name in ("concurrency_ramp", "prefill_ramp", "rate_ramp")]
+    else:
+        names = ("concurrency", "prefill_concurrency", "request_rate")
+        ramps = [run.number("input_config", "loadgen", f"{name}_ramp_duration") for name in names]
+    return max((ramp for ramp in ramps if ramp is not None), default=None)
+
+
+def _shares_prefix(run: Record) -> bool:
+    """Whether prompts begin alike: by a pool of prefixes, or because a turn repeats what went before it."""
+    prefix = run.number("input_config", "input", "prompt", "prefix_prompt", "length")
+    turns = run.number("input_config", "input", "conversation", "turn", "mean")
+    return bool(prefix) or (turns or 1.0) > 1.0
+
+
 def _slots(run: Record) -> float | None:
     """Slots of a closed loop: a concurrency, and no request rate beside it."""
-    phases = run.get("input_config", "phases")
-    if isinstance(phases, list):
-        loads = [phase for phase in phases if isinstance(phase, dict) and phase.get("exclude_from_results") is not True]
-        load = Record(loads[0]) if len(loads) == 1 else Record({})
-        return load.number("concurrency") if load.get("type") == "concurrency" else None
+    phase = _phase(run)
+    if phase is not None:
+        return phase.number("concurrency") if phase.get("type") == "concurrency" else None
     if run.get("input_config", "loadgen", "request_rate") is not None:
         return None
     return run.number("input_config", "loadgen", "concurrency")

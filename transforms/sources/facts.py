@@ -1,7 +1,7 @@
 """Facts of a run: what ``source.yaml`` adds to what a file says, what need not be said, what is missing."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -15,12 +15,14 @@ from transforms.sources.rows import LARGEST_COUNT
 #: Measured mean length over the nominal one that ``source.yaml`` names: lengths are drawn up to the
 #: nominal (0.8 to 1 of it where a benchmark says "range 0.8"), or around it.
 LENGTH_RANGE: Final = (0.75, 1.05)
+#: A mean that ``source.yaml`` gives with two digits, over the file's own.
+ROUNDED_RANGE: Final = (0.99, 1.01)
 
 NAMES: Final = (
     "hardware", "prefill_hardware", "decode_hardware", "model", "weight_dtype", "linear_dtype", "expert_dtype",
     "kv_dtype", "attention_dtype", "backend", "backend_version", "serving_mode",
 )  # fmt: skip
-COUNTS: Final = ("replicas", *SHAPE, *POOL_SHAPE, "draft_tokens")
+COUNTS: Final = ("replicas", *SHAPE, *POOL_SHAPE, "draft_tokens", "kv_tokens")
 #: Mean length -> its nominal length.
 LENGTHS: Final = {"isl_tokens": "isl_nominal_tokens", "osl_tokens": "osl_nominal_tokens"}
 MEANS: Final = (*LENGTHS, "prefix_tokens", "concurrency_reported", "accepted_tokens")
@@ -34,21 +36,34 @@ _VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "serving_mode": FIELDS["serving_mode"].allowed or (),
 }
 _FOUR_BIT: Final = ("int4", "nvfp4", "mxfp4")
+#: Words of formats -> bits of a number: our own, and those of checkpoints' names and engines' arguments.
+BITS: Final[Mapping[str, int]] = {
+    "bf16": 16, "fp16": 16, "bfloat16": 16, "float16": 16, "fp8": 8, "fp8-block": 8, "fp8_e4m3": 8, "fp8_e5m2": 8,
+    "int8": 8, "w8a8": 8, "w8a16": 8, "int4": 4, "nvfp4": 4, "mxfp4": 4, "fp4": 4, "w4a16": 4, "w4a8": 4, "awq": 4,
+}  # fmt: skip
+#: Names that a file may give itself, and that are looked up in the catalogues.
+_NAMED_IN_FILES: Final = ("hardware", "prefill_hardware", "decode_hardware", "model")
+#: What only some formats name, and the guard compares with the sidecar.
+STATED: Final = ("precision_name", "stated_kv_dtype", *(f"said_{name}" for name in _NAMED_IN_FILES))
 
 
 def add_facts(runs: pl.DataFrame, sidecar: Sidecar | None) -> pl.DataFrame:
     """The runs with what the sidecar says, and flagged where the two disagree.
 
     Names are the sidecar's where it gives them: a file has the path or alias that a model was served
-    under. Figures, counts and dates are the file's; a length of the sidecar is the nominal one of a file
-    that has its own.
+    under. A file that names another known model or GPU is found out where names are looked up
+    (``said_model``, ``said_…_hardware``), another precision here. Figures, counts and dates are the file's; a
+    length of the sidecar is the nominal one of a file that has its own.
     """
     said = sidecar.said if sidecar else {}
     c = pl.col
     numbers = [name for name in (*COUNTS, *MEANS) if name in said]
-    runs = flag_rows(runs, [_disagreement(name, float(said[name])) for name in numbers])
+    rules = [_disagreement(name, float(said[name])) for name in numbers]
+    runs = flag_rows(runs, [*rules, *_other_precisions(said)])
     return runs.with_columns(
-        *(pl.lit(said[name], pl.String).alias(name) for name in NAMES if name in said),
+        *(pl.lit(said[name], pl.String).alias(name) for name in NAMES if name in said and name not in _NAMED_IN_FILES),
+        *(_own_name(name, said[name]) for name in _NAMED_IN_FILES if name in said),
+        *(pl.lit(said[name], pl.String).alias(f"said_{name}") for name in _NAMED_IN_FILES if name in said),
         *(c(name).fill_null(float(said[name])) for name in numbers),
         *(
             pl.when(c(name) != float(said[name])).then(pl.lit(float(said[name]))).alias(nominal)
@@ -60,12 +75,58 @@ def add_facts(runs: pl.DataFrame, sidecar: Sidecar | None) -> pl.DataFrame:
 
 
 def _disagreement(name: str, said: float) -> Rule:
-    low, high = LENGTH_RANGE if name in LENGTHS else (1 - 1e-9, 1 + 1e-9)
+    means = ROUNDED_RANGE if name in MEANS else (1 - 1e-9, 1 + 1e-9)
+    low, high = LENGTH_RANGE if name in LENGTHS else means
     return Rule(
         "sidecar_disagrees",
         ~pl.col(name).is_between(low * said, high * said),
         pl.format(f"{name} is {{}} in the file, {said:g} in source.yaml", name),
     )
+
+
+def _own_name(name: str, said: str) -> pl.Expr:
+    """The name that the file gives, as it stands there; the sidecar's where it gives none."""
+    return pl.col(name).fill_null(said).alias(name)
+
+
+def _other_precisions(said: Mapping[str, Any]) -> list[Rule]:
+    """Formats that the file itself names must be of the width that the sidecar gives.
+
+    A file names them in ``precision_name`` and ``stated_kv_dtype``, and in the model's own name (``…-FP8``).
+    """
+    rules = []
+    if (weights := said.get("weight_dtype")) in BITS:
+        own = pl.coalesce(_bits_of_word("precision_name"), _bits_in_name("model"))
+        rules.append(
+            Rule(
+                "sidecar_disagrees",
+                own != BITS[weights],
+                pl.format(
+                    f"the file names weights of {{}} bits ({{}}), source.yaml says weight_dtype {weights}",
+                    own, pl.coalesce("precision_name", "model"),
+                ),
+            )
+        )  # fmt: skip
+    if (cache := said.get("kv_dtype")) in BITS:
+        rules.append(
+            Rule(
+                "sidecar_disagrees",
+                _bits_of_word("stated_kv_dtype") != BITS[cache],
+                pl.format(f"the file names a KV cache of {{}}, source.yaml says {cache}", "stated_kv_dtype"),
+            )
+        )
+    return rules
+
+
+def _bits_of_word(column: str) -> pl.Expr:
+    return pl.col(column).str.to_lowercase().replace_strict(BITS, default=None, return_dtype=pl.Int64)
+
+
+def _bits_in_name(column: str) -> pl.Expr:
+    """Bits of a weight that the last word of a format in a checkpoint's name says: ``…-70B-Instruct-FP8-dynamic``."""
+    words = "|".join(sorted(BITS, key=len, reverse=True))
+    found = pl.col(column).str.to_lowercase().str.extract_all(rf"[-_.](?:{words})(?:[-_.]|$)").list.last()
+    return found.str.strip_chars("-_.").replace_strict(BITS, default=None, return_dtype=pl.Int64)
 
 
 def fill_defaults(runs: pl.DataFrame) -> pl.DataFrame:
@@ -82,7 +143,8 @@ def fill_defaults(runs: pl.DataFrame) -> pl.DataFrame:
     return runs.with_columns(
         *(c(name).fill_null(pl.when(holds).then(1.0)) for name, holds in ones.items()),
         replicas=c("replicas").fill_null(1.0),
-        prefix_tokens=c("prefix_tokens").fill_null(0.0),
+        # a load that shares prefixes says nothing of what was found of them in the cache
+        prefix_tokens=c("prefix_tokens").fill_null(pl.when(~c("shares_prefix").fill_null(False)).then(0.0)),
         # a run that says nothing of drafts had none; one that says what was accepted had some
         draft_tokens=c("draft_tokens").fill_null(pl.when(c("accepted_tokens").is_null()).then(0.0)),
         accepted_tokens=c("accepted_tokens").fill_null(pl.when(no_drafts).then(1.0)),
@@ -145,7 +207,8 @@ def missing_facts_rule() -> Rule:
         "decode_workers: 1": c("decode_workers").is_null() & disagg,
         "decode_tp: 8": c("decode_tp").is_null() & disagg,
         "draft_tokens: 3": c("draft_tokens").is_null(),
-        "accepted_tokens: 2.5": c("accepted_tokens").is_null(),
+        "accepted_tokens: 1.6": c("accepted_tokens").is_null(),
+        "prefix_tokens: 3000": c("prefix_tokens").is_null(),
         "isl_tokens: 4000": c("isl_tokens").is_null(),
         "osl_tokens: 1000": c("osl_tokens").is_null(),
     }

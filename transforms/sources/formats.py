@@ -1,12 +1,13 @@
 """The formats that can be read, and which one a file is in."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from transforms.sources import aiconfigurator, aiperf, genai_perf, generic, guidellm, inferencex, sglang, vllm
 from transforms.sources.json_text import looks_like_json, read_json
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
+from transforms.sources.settings import add_said_setting
 from transforms.sources.text import decode_text
 
 
@@ -19,6 +20,8 @@ class Format:
     read: Callable[[InputFile], Reading]
 
 
+#: Formats whose rows name their whole configuration: what `run` names there is the same deployment, run again.
+_OF_RECIPES: Final = ("aiconfigurator", "inferencex")
 #: In the order in which they are asked: the user's own word first; SGLang's records have vLLM's keys too.
 _MODULES: Final = (generic, aiconfigurator, inferencex, sglang, vllm, aiperf, genai_perf, guidellm)
 FORMATS: Final = tuple(Format(module.NAME, module.recognises, module.read) for module in _MODULES)
@@ -30,7 +33,8 @@ def read_file(file: InputFile) -> Reading:
         raise FileRejectedError("the file is empty")
     for format_ in FORMATS:
         if format_.recognises(file):
-            return format_.read(file)
+            reading = format_.read(file)
+            return replace(reading, rows=add_said_setting(reading.rows, file.sidecar, format_.name not in _OF_RECIPES))
     if generic.is_parquet(file.content):
         raise FileRejectedError("a Parquet file: say in source.yaml beside it what its columns are (`format: generic`)")
     if looks_like_json(file.content):

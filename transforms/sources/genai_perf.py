@@ -8,7 +8,7 @@ not what served. Read from perf_analyzer's ``genai-perf/genai_perf/export_data``
 from typing import Final
 
 from transforms.sources.json_text import first_record, looks_like_json, read_json
-from transforms.sources.measured import as_serving_rows, runs_frame
+from transforms.sources.measured import as_serving_rows, runs_frame, statistic_said
 from transforms.sources.perf_metrics import blocks_of, exact_twin, figures_of, objects_of, raw_of
 from transforms.sources.record import Record, as_json
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
@@ -41,7 +41,8 @@ def read(file: InputFile) -> Reading:
         run, metrics = Record({}), blocks_of(file.content)
     if _first(run, ("streaming",), ("endpoint", "streaming")) is False:
         run.flag("not_streamed", "the run did not stream: it has no time to the first token; run it with --streaming")
-    columns = {**figures_of(metrics, run), "model": _model(run), "concurrency_reported": _slots(run)}
+    figures = figures_of(metrics, run, statistic_said(file.sidecar))
+    columns = {**figures, "model": _model(run), "concurrency_reported": _slots(run)}
     row = run.row(1, columns, as_json(raw_of(metrics)))
     version = file.sidecar.tool_version if file.sidecar else None
     return Reading(NAME, "GenAI-Perf", version, as_serving_rows(runs_frame([row]), NAME, file.sidecar))

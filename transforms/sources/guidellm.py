@@ -7,13 +7,13 @@ counts the first token's time too (or divides by one token too many, until 0.3):
 is requests over duration. Read from GuideLLM's ``src/guidellm/benchmark`` and ``src/guidellm/schemas``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from schemas.moments import as_text
 from transforms.sources.json_text import first_record, read_json
-from transforms.sources.measured import as_serving_rows, runs_frame
+from transforms.sources.measured import as_serving_rows, runs_frame, statistic_said
 from transforms.sources.record import Record, as_json, ratio
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
 
@@ -22,6 +22,7 @@ NAME: Final = "guidellm"
 #: Where releases keep a thing, the newest first.
 _MODEL: Final = (("config", "backend", "model"), ("worker", "backend_model"))
 _STRATEGY: Final = (("config", "strategy"), ("args", "strategy"))
+_INCOMPLETE: Final = (("metrics", "request_totals", "incomplete"), ("request_totals", "incomplete"))
 _ERRORED: Final = (("metrics", "request_totals", "errored"), ("request_totals", "errored"))
 
 
@@ -36,12 +37,13 @@ def read(file: InputFile) -> Reading:
     if len(documents) > 1:
         raise FileRejectedError(f"{len(documents)} records where GuideLLM writes one report")
     report = Record(first_record(file.content))
-    rows = [_row(item, report, number) for number, item in enumerate(_benchmarks(file), 1)]
+    said = statistic_said(file.sidecar)
+    rows = [_row(item, report, number, said) for number, item in enumerate(_benchmarks(file), 1)]
     version = report.text("metadata", "guidellm_version") or (file.sidecar.tool_version if file.sidecar else None)
     return Reading(NAME, "GuideLLM", version, as_serving_rows(runs_frame(rows), NAME, file.sidecar))
 
 
-def _row(item: object, report: Record, number: int) -> dict[str, object]:
+def _row(item: object, report: Record, number: int, statistic: str) -> dict[str, object]:
     if not isinstance(item, dict):
         return {
             "source_row": number, "raw": as_json({"benchmark": item}), "reason": "not_json",
@@ -52,8 +54,11 @@ def _row(item: object, report: Record, number: int) -> dict[str, object]:
     def mean(metric: str) -> float | None:
         return run.number("metrics", metric, "successful", "mean")
 
+    def latency(metric: str) -> float | None:
+        return run.number("metrics", metric, "successful", "median" if statistic == "p50" else "mean")
+
     completed = run.number("metrics", "request_latency", "successful", "count")
-    latency_s = mean("request_latency")
+    latency_s = latency("request_latency")
     model = next((name for path in _MODEL if (name := run.text(*path))), None) or report.text("args", "model")
     return run.row(
         number,
@@ -63,15 +68,29 @@ def _row(item: object, report: Record, number: int) -> dict[str, object]:
             "isl_tokens": mean("prompt_token_count"),
             "osl_tokens": mean("output_token_count"),
             "concurrency_reported": _slots(run),
-            "ttft_ms": mean("time_to_first_token_ms"),
-            "tpot_ms": mean("inter_token_latency_ms"),
-            "itl_ms": mean("inter_token_latency_ms"),
+            "ttft_ms": latency("time_to_first_token_ms"),
+            "tpot_ms": latency("inter_token_latency_ms"),
+            "itl_ms": latency("inter_token_latency_ms"),
+            "latency_statistic": statistic,
             "request_latency_ms": None if latency_s is None else 1e3 * latency_s,
             "requests_per_s": ratio(completed, _duration_s(run)),
             "completed": completed,
-            "failed": next((count for path in _ERRORED if (count := run.number(*path)) is not None), 0.0),
+            "failed": _first(run, _ERRORED) or 0.0,
+            "incomplete": _first(run, _INCOMPLETE),
+            "ramp_s": _ramp_s(run),
+            "duration_s": _duration_s(run),
         },
     )
+
+
+def _first(run: Record, paths: Sequence[tuple[str, ...]]) -> float | None:
+    return next((count for path in paths if (count := run.number(*path)) is not None), None)
+
+
+def _ramp_s(run: Record) -> float | None:
+    """Seconds of the measured part in which streams were still being added: a warm-up before it is left out."""
+    ramp = next((s for path in _STRATEGY if (s := run.number(*path, "rampup_duration")) is not None), None)
+    return None if ramp is None else max(ramp - (run.number("warmup_duration") or 0.0), 0.0)
 
 
 def _measured_at(run: Record) -> str | None:

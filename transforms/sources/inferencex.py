@@ -71,8 +71,7 @@ def read(file: InputFile) -> Reading:
 def _with_own_words(served: pl.DataFrame, own: pl.DataFrame, sidecar: Sidecar | None) -> pl.DataFrame:
     """The rows with what each says for itself, where ``source.yaml`` speaks for the whole file at most."""
     served = served.with_columns(
-        **{name: own[name] for name in ("backend_name", "precision_name", "kv_dtype_source")},
-        latency_statistic=own["statistic"],
+        **{name: own[name] for name in ("backend_name", "kv_dtype_source")},
         measured_at=own["measured_at"].fill_null(served["measured_at"]),
     )
     if sidecar is not None and sidecar.accepted_tokens is not None:
@@ -84,8 +83,8 @@ def _with_own_words(served: pl.DataFrame, own: pl.DataFrame, sidecar: Sidecar | 
 
 
 _BESIDE: Final[dict[str, pl.DataType]] = {
-    "model_alias": pl.String(), "measured_at": pl.String(), "backend_name": pl.String(), "precision_name": pl.String(),
-    "kv_dtype_source": pl.String(), "statistic": pl.String(), "drafted": pl.Boolean(),
+    "model_alias": pl.String(), "measured_at": pl.String(), "backend_name": pl.String(),
+    "kv_dtype_source": pl.String(), "drafted": pl.Boolean(),
 }  # fmt: skip
 
 
@@ -144,10 +143,11 @@ def _fixed_row(
         "ttft_ms": ttft and 1e3 * ttft,
         "tpot_ms": tpot and 1e3 * tpot,
         "tokens_per_s_per_user": speed,
+        "latency_statistic": statistic,
         "output_tokens_per_s": output * shape.decode_gpus if shape is not None and output is not None else None,
     }
     columns |= {f"{name}_nominal_tokens": value for name, value in (("isl", isl), ("osl", osl)) if share != 1.0}
-    return run.row(number, columns, run.scalars), {**identity.beside, "statistic": statistic}
+    return run.row(number, columns, run.scalars), identity.beside
 
 
 def _latencies(run: Record) -> tuple[str, float | None, float | None, float | None, float | None]:

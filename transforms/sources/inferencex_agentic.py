@@ -65,7 +65,8 @@ def agentic_row(values: dict[str, Any], number: int, sidecar: Sidecar | None) ->
     sessions = run.number("users")
     columns: dict[str, object] = {
         **{name: identity.columns.get(name) for name in _DEPLOYMENT},
-        **{name: identity.beside[name] for name in ("model_alias", "measured_at", "backend_name", "precision_name")},
+        "precision_name": identity.columns["precision_name"],
+        **{name: identity.beside[name] for name in ("model_alias", "measured_at", "backend_name")},
         "source": "inferencex",
         "hardware_name": identity.columns["hardware"],
         "model_name": identity.columns["model"],

@@ -41,6 +41,7 @@ def identity_of(run: Record, sidecar: Sidecar | None) -> Identity:
     image = run.text("image") or ""
     columns: dict[str, object] = {
         "hardware": run.text("hw"),
+        "precision_name": precision or None,
         "model": path or prefix or None,
         "weight_dtype": experts,
         "linear_dtype": linear,
@@ -57,7 +58,6 @@ def identity_of(run: Record, sidecar: Sidecar | None) -> Identity:
         "model_alias": prefix or None,
         "measured_at": day,
         "backend_name": run.text("framework"),
-        "precision_name": precision or None,
         "kv_dtype_source": "reported" if said_kv else "recipe" if kv else "checkpoint",
         "drafted": (run.text("spec_decoding") or "").casefold() not in _NO_DRAFTS,
     }

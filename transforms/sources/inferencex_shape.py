@@ -5,6 +5,10 @@ of its own and the experts lie over all. An aggregated row of the dashboard give
 counts, which is wrong (Little's law); a disaggregated one gives the GPUs of each pool, and ``tp`` 1 or the
 GPUs of a worker where attention is data-parallel. AIConfigurator's reader of the same rows
 (``config_adapter/inferencex.py``) takes them in the same way.
+
+An aggregated deployment over several nodes is written in the keys of a prefill pool: its workers and GPUs stand
+there, and the keys of the decode pool are 0 or left over from another run (``utils/process_result.py``). Each
+worker is a replica.
 """
 
 from dataclasses import dataclass
@@ -36,6 +40,8 @@ def shape_of(run: Record, framework: str) -> Shape | None:
 
 
 def _aggregated(run: Record, framework: str) -> Shape | None:
+    if _flag(run, "is_multinode") and _count(run, "num_decode_gpu") == 0 and _count(run, "num_prefill_gpu"):
+        return _replicas_over_nodes(run, framework)
     pools = [run.number(f"{pool}_tp") for pool in ("prefill", "decode")]
     if pools[0] != pools[1]:
         run.flag("gpus_do_not_fit_shape", f"prefill_tp is {pools[0]}, decode_tp {pools[1]}, but the row is not disagg")
@@ -46,6 +52,15 @@ def _aggregated(run: Record, framework: str) -> Shape | None:
         return None
     parts = _dimensions(run, pool, framework, tp)
     return parts and Shape(parts[0], parts[1], parts[1], disaggregated=False)
+
+
+def _replicas_over_nodes(run: Record, framework: str) -> Shape | None:
+    workers, all_gpus = _count(run, "prefill_num_workers"), _count(run, "num_prefill_gpu")
+    if not workers or not all_gpus:
+        run.flag("missing_value", "prefill_num_workers is not given: how many replicas share the GPUs")
+        return None
+    parts = _dimensions(run, "prefill_", framework, all_gpus / workers, stated_tp=_count(run, "prefill_tp"))
+    return parts and Shape({**parts[0], "replicas": workers}, all_gpus, all_gpus, disaggregated=False)
 
 
 def _disaggregated(run: Record, framework: str) -> Shape | None:

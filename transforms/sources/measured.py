@@ -16,6 +16,7 @@ from transforms.sources.facts import (
     LENGTHS,
     MEANS,
     NAMES,
+    STATED,
     add_facts,
     fact_rules,
     fill_defaults,
@@ -29,9 +30,15 @@ from transforms.sources.rows import as_rows
 FAILED_SHARE: Final = 0.01
 #: Tools print rates, lengths and latencies with all digits; two decimals of small ones are off by 1 %.
 RATE_TOLERANCE: Final = 0.01
-#: Requests in flight over the slots of a closed loop, which cannot be above 1: clocks start and end
-#: a little apart.
-SLOTS_TOLERANCE: Final = 0.02
+#: Requests that were cut off at the end of a load without slots, over all: the rate misses them. Where there are
+#: slots, what they held in flight says more.
+INCOMPLETE_SHARE: Final = 0.1
+#: Part of a run in which its load was still rising. The means are of several loads beyond.
+RAMP_SHARE: Final = 0.05
+#: Requests in flight over the slots of a closed loop, by statistic of the latencies. Above 1 it cannot be, but for
+#: clocks that start and end a little apart; a steady loop with true counts is at 0.95 to 1, and one below 0.9 was
+#: ramped, cut off or idle for a part of the run. Medians are of no one request: 0.84 to 1.09 in good runs.
+SLOTS_RANGE: Final = {"mean": (0.9, 1.02), "p50": (0.75, 1.25)}
 #: Latency against TTFT + TPOT * (tokens - 1), besides what the lengths' correlation with TPOT explains.
 PARTS_TOLERANCE: Final = 0.01
 #: No more than this is explained so: an ITL far above the TPOT is one of chunks of several tokens.
@@ -39,11 +46,12 @@ LARGEST_CORRELATION: Final = 0.09
 
 #: Figures of all replicas together. ``concurrency_reported`` are the slots of a closed loop, NULL where
 #: requests came at a rate of their own; ``in_flight_stated`` is what the tool itself counts in flight,
-#: ``itl_ms`` the mean time between tokens over all tokens, where TPOT is a mean over requests.
+#: ``itl_ms`` the mean time between tokens over all tokens, where TPOT is a mean over requests. ``incomplete``
+#: requests were cut off at the end; in the first ``ramp_s`` of ``duration_s`` the load was still rising.
 _FIGURES: Final = (
     "ttft_ms", "tpot_ms", "itl_ms", "request_latency_ms", "requests_per_s", "output_tokens_per_s",
     "output_tokens_per_s_per_gpu", "tokens_per_s_per_user", "memory_bytes_per_gpu", "in_flight_stated",
-    "completed", "failed",
+    "completed", "failed", "incomplete", "ramp_s", "duration_s",
 )  # fmt: skip
 
 #: Columns of a run. All numbers are reals: a count is checked, not cut.
@@ -53,6 +61,10 @@ RUN_SCHEMA: Final[dict[str, pl.DataType]] = {
     "reason": pl.String(),
     "detail": pl.String(),
     "measured_at": pl.String(),
+    "latency_statistic": pl.String(),
+    "setting": pl.String(),
+    "shares_prefix": pl.Boolean(),
+    **{name: pl.String() for name in STATED},
     **{name: pl.String() for name in NAMES},
     **{name: pl.Float64() for name in (*COUNTS, *MEANS, *LENGTHS.values(), *_FIGURES)},
 }
@@ -67,6 +79,7 @@ def as_serving_rows(runs: pl.DataFrame, source: str, sidecar: Sidecar | None) ->
     """Rows of the common shape (``ROW_SCHEMA``), of one replica, from runs (``RUN_SCHEMA``, some columns absent)."""
     absent = {name: pl.lit(None, dtype) for name, dtype in RUN_SCHEMA.items() if name not in runs.columns}
     runs = fill_defaults(add_facts(runs.with_columns(**absent), sidecar))
+    runs = runs.with_columns(pl.col("latency_statistic").fill_null(statistic_said(sidecar)))
     c = pl.col
     decode_steps = c("osl_tokens") - 1
     recovered = c("tpot_ms").is_null() & (decode_steps > 0)
@@ -88,6 +101,8 @@ def as_serving_rows(runs: pl.DataFrame, source: str, sidecar: Sidecar | None) ->
             ),
             prefill_hardware_name=pl.coalesce("prefill_hardware", "hardware"),
             decode_hardware_name=pl.coalesce("decode_hardware", "hardware"),
+            said_prefill_hardware=pl.coalesce("said_prefill_hardware", "said_hardware"),
+            said_decode_hardware=pl.coalesce("said_decode_hardware", "said_hardware"),
             model_name="model",
             backend_name="backend",
             kv_dtype_source=pl.when(c("kv_dtype").is_not_null()).then(pl.lit("reported")),
@@ -98,9 +113,13 @@ def as_serving_rows(runs: pl.DataFrame, source: str, sidecar: Sidecar | None) ->
             tokens_per_s_per_user=pl.coalesce(
                 "tokens_per_s_per_user", pl.when(c("tpot_ms") > 0).then(1e3 / c("tpot_ms"))
             ),
-            latency_statistic=pl.lit((sidecar and sidecar.latency_statistic) or "mean"),
         )
     )
+
+
+def statistic_said(sidecar: Sidecar | None) -> str:
+    """The statistic that ``source.yaml`` says the latencies are; means where it says nothing."""
+    return (sidecar and sidecar.latency_statistic) or "mean"
 
 
 def _tokens_per_s() -> pl.Expr:
@@ -115,6 +134,11 @@ def _gpus_of_replica() -> pl.Expr:
 
     pools = pl.col("prefill_workers") * gpus("prefill_") + pl.col("decode_workers") * gpus("decode_")
     return pl.when(pl.col("serving_mode") == "disagg").then(pools).otherwise(gpus(""))
+
+
+def _slots_bound(end: int) -> pl.Expr:
+    bounds = {statistic: ends[end] for statistic, ends in SLOTS_RANGE.items()}
+    return pl.col("latency_statistic").replace_strict(bounds, default=None, return_dtype=pl.Float64)
 
 
 def _whole(count: pl.Expr) -> pl.Expr:
@@ -148,6 +172,22 @@ def _figure_rules() -> list[Rule]:
             ),
         ),
         Rule(
+            "incomplete_requests",
+            c("concurrency_reported").is_null() & (c("incomplete") / (c("incomplete") + made) > INCOMPLETE_SHARE),
+            pl.format(
+                "{} of {} requests were cut off at the end of the run: the rate is too low by about as much",
+                _whole(c("incomplete")), _whole(c("incomplete") + made),
+            ),
+        ),
+        Rule(
+            "changing_load",
+            (c("ramp_s") > 0) & ~(c("ramp_s") <= RAMP_SHARE * c("duration_s")).fill_null(False),
+            pl.format(
+                "the load was ramped up over {} s of {}: the means are of no one load",
+                "ramp_s", pl.concat_str("duration_s", pl.lit(" s")).fill_null("a run of unknown length"),
+            ),
+        ),
+        Rule(
             "missing_value",
             pl.any_horizontal(lacks.values()),
             pl.format("the file has no {}, and nothing else can stand for it", listed(lacks)),
@@ -162,21 +202,32 @@ def _figure_rules() -> list[Rule]:
         ),
         Rule(
             "latency_does_not_fit_parts",
-            (c("request_latency_ms") / parts - 1).abs() > PARTS_TOLERANCE + correlation,
+            (c("latency_statistic") == "mean")
+            & ((c("request_latency_ms") / parts - 1).abs() > PARTS_TOLERANCE + correlation),
             pl.format("a latency of {} ms is not ttft + tpot * (osl - 1) = {} ms", "request_latency_ms", parts),
         ),
         Rule(
             "breaks_littles_law",
-            (c("in_flight") / c("in_flight_stated") - 1).abs() > RATE_TOLERANCE,
+            (c("latency_statistic") == "mean")
+            & ((c("in_flight") / c("in_flight_stated") - 1).abs() > RATE_TOLERANCE),
             pl.format("requests/s times latency is {}, the file counts {} in flight", "in_flight", "in_flight_stated"),
         ),
         Rule(
             # of a load generator: it counts what it completed
             "breaks_littles_law",
-            c("completed").is_not_null() & (c("in_flight") > c("concurrency_reported") * (1 + SLOTS_TOLERANCE)),
+            c("completed").is_not_null() & (c("in_flight") > c("concurrency_reported") * _slots_bound(1)),
             pl.format(
                 "requests/s times latency is {} requests in flight, the load had {} slots",
                 "in_flight", "concurrency_reported",
+            ),
+        ),
+        Rule(
+            "load_not_steady",
+            c("completed").is_not_null() & (c("in_flight") < c("concurrency_reported") * _slots_bound(0)),
+            pl.format(
+                "requests/s times latency is {} requests in flight of {} slots: the load was ramped, cut off or idle "
+                "for a part of the run",
+                c("in_flight").round(2), "concurrency_reported",
             ),
         ),
     ]  # fmt: skip

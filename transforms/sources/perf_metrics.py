@@ -30,6 +30,7 @@ _TOKENS: Final = {"tokens": 1.0, "": 1.0}
 _REQUESTS: Final = {"requests": 1.0, "count": 1.0, "": 1.0}
 _REQUESTS_PER_S: Final = {"requests/sec": 1.0, "per sec": 1.0}
 _TOKENS_PER_S: Final = {"tokens/sec": 1.0, "per sec": 1.0}
+_RATIOS: Final = {"ratio": 1.0, "": 1.0}
 #: Metric -> factors of the units that it can be in.
 _UNITS: Final[Mapping[str, Mapping[str, float]]] = {
     "time_to_first_token": _TO_MS,
@@ -42,22 +43,44 @@ _UNITS: Final[Mapping[str, Mapping[str, float]]] = {
     "output_token_throughput": _TOKENS_PER_S,
     "request_count": _REQUESTS,
     "error_request_count": _REQUESTS,
+    "cancelled_request_count": _REQUESTS,
+    "total_usage_prompt_cache_read_tokens": _TOKENS,
+    "usage_prompt_cache_read_tokens": _TOKENS,
+    "spec_decode_acceptance_length": _RATIOS,
+    "spec_decode_token_weighted_acceptance_length": _RATIOS,
+    "total_spec_decode_steps": _REQUESTS,
+    "total_draft_tokens": _TOKENS,
+    "total_accepted_draft_tokens": _TOKENS,
     "benchmark_duration": _TO_S,
+}
+
+
+#: Headers that are not the metric's own name in words, as the CSV has them.
+_TAGS: Final = {
+    "acceptance_length": "spec_decode_acceptance_length",
+    "token-weighted_acceptance_length": "spec_decode_token_weighted_acceptance_length",
 }
 
 
 @dataclass(frozen=True)
 class Metric:
-    """The mean of one metric as the file has it, and its unit; ``printed`` in a CSV, where numbers are text."""
+    """One metric as the file has it, and its unit; ``printed`` in a CSV, where numbers are text.
+
+    ``value`` is the mean, or the only value; ``median`` is None where the file has none.
+    """
 
     value: object
     unit: str
     printed: bool = False
+    median: object = None
 
     @property
     def number(self) -> float | None:
-        """The mean as a number; text is one as these tools print them."""
-        value = self.value
+        """The mean as a number."""
+        return self.as_number(self.value)
+
+    def as_number(self, value: object) -> float | None:
+        """A value of the metric as a number; text is one as these tools print them."""
         if self.printed and isinstance(value, str) and _NUMBER.fullmatch(value):
             value = float(value.replace(",", ""))
         return to_number(value)
@@ -79,9 +102,11 @@ def blocks_of(content: bytes) -> dict[str, Metric]:
                 if len(row) != len(header):
                     raise FileRejectedError(f"line {reader.line_num} has {len(row)} cells, its block {len(header)}")
                 name, unit = _parted(row[0])
+                name = _TAGS.get(name, name)
                 if name in metrics:
                     raise FileRejectedError(f"line {reader.line_num} gives {row[0]!r} a second time")
-                metrics[name] = Metric(row[1] or None, unit, printed=True)
+                median = row[header.index("p50")] if "p50" in header else ""
+                metrics[name] = Metric(row[1] or None, unit, printed=True, median=median or None)
     except csv.Error as error:
         raise FileRejectedError(f"line {reader.line_num} is not valid CSV: {error}") from error
     return metrics
@@ -95,7 +120,7 @@ def objects_of(values: Mapping[str, object]) -> dict[str, Metric]:
         if isinstance(value, dict) and "unit" in value and "avg" in value:
             header = value.get("header")
             name = _parted(header)[0] if isinstance(header, str) and header else tag
-            found[name] = Metric(value["avg"], str(value["unit"]))
+            found[_TAGS.get(name, name)] = Metric(value["avg"], str(value["unit"]), median=value.get("p50"))
     return found
 
 
@@ -118,9 +143,14 @@ def _is_rounded(printed: float | None, exact: float | None) -> bool:
     return printed is not None and exact is not None and abs(printed - exact) <= 0.005 + 1e-9 * abs(exact)
 
 
-def figures_of(metrics: Mapping[str, Metric], run: Record) -> dict[str, object]:
-    """The columns of a run; problems are flagged on ``run``."""
-    values = {name: _converted(metrics.get(name), name, run) for name in _UNITS}
+def figures_of(metrics: Mapping[str, Metric], run: Record, statistic: str) -> dict[str, object]:
+    """The columns of a run, its latencies of this statistic; problems are flagged on ``run``."""
+    latencies = {name for name, units in _UNITS.items() if units is _TO_MS}
+    values = {
+        name: _converted(metrics.get(name), name, run, median=statistic == "p50" and name in latencies)
+        for name in _UNITS
+    }
+    failed = (values["error_request_count"] or 0.0) + (values["cancelled_request_count"] or 0.0)
     rate, tokens, osl = (values[n] for n in ("request_throughput", "output_token_throughput", "output_sequence_length"))
     return {
         "ttft_ms": values["time_to_first_token"],
@@ -133,8 +163,30 @@ def figures_of(metrics: Mapping[str, Metric], run: Record) -> dict[str, object]:
         "requests_per_s": ratio(tokens, osl) or rate if _is_printed(metrics) else rate,
         "output_tokens_per_s": tokens,
         "completed": values["request_count"],
-        "failed": values["error_request_count"] or 0.0,
+        "failed": failed,
+        "duration_s": values["benchmark_duration"],
+        "latency_statistic": statistic,
+        "prefix_tokens": _cached(values),
+        **_drafts(values),
     }
+
+
+def _cached(values: Mapping[str, float | None]) -> float | None:
+    """Mean part of an input that the server read from its cache, as its answers say (``usage``)."""
+    total, count = values["total_usage_prompt_cache_read_tokens"], values["request_count"]
+    return values["usage_prompt_cache_read_tokens"] if total is None else ratio(total, count)
+
+
+def _drafts(values: Mapping[str, float | None]) -> dict[str, object]:
+    """Tokens drafted and tokens that come out, in a verified step: of all steps alike where the file says so."""
+    steps = values["total_spec_decode_steps"]
+    drafted, accepted = ratio(values["total_draft_tokens"], steps), ratio(values["total_accepted_draft_tokens"], steps)
+    yielded = values["spec_decode_token_weighted_acceptance_length"]
+    if yielded is None and accepted is not None:
+        yielded = 1.0 + accepted
+    if yielded is None:
+        yielded = values["spec_decode_acceptance_length"]
+    return {"draft_tokens": None if drafted is None else float(round(drafted)), "accepted_tokens": yielded}
 
 
 def raw_of(metrics: Mapping[str, Metric]) -> dict[str, object]:
@@ -146,17 +198,18 @@ def _is_printed(metrics: Mapping[str, Metric]) -> bool:
     return any(metric.printed for metric in metrics.values())
 
 
-def _converted(metric: Metric | None, name: str, run: Record) -> float | None:
-    if metric is None or metric.value is None:
+def _converted(metric: Metric | None, name: str, run: Record, median: bool) -> float | None:
+    value = None if metric is None else metric.median if median else metric.value
+    if metric is None or value is None:
         return None
     factor = _UNITS[name].get(metric.unit)
     if factor is None:
         known = ", ".join(repr(unit) for unit in _UNITS[name])
         run.flag("unknown_unit", f"{name} is in {metric.unit!r}, not one of {known}")
         return None
-    number = metric.number
+    number = metric.as_number(value)
     if number is None:
-        run.flag("not_a_number", f"{name} is {show(metric.value)}, not a number as this tool prints them")
+        run.flag("not_a_number", f"{name} is {show(value)}, not a number as this tool prints them")
         return None
     return number * factor
 

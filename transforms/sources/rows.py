@@ -13,7 +13,11 @@ from transforms.serving_points.rules import Rule, flag_rows
 #: Columns of a row as a format gives it; a column that a format does not know is NULL.
 #: Hardware and model are still the input's own words.
 #: ``model_alias`` is a second name that the input gives the model, looked up where the first is unknown.
-_NAMES: Final = ("hardware_name", "prefill_hardware_name", "decode_hardware_name", "model_name", "model_alias")
+#: ``said_…`` is what ``source.yaml`` says where the file names something itself: it must not contradict a known name.
+_NAMES: Final = (
+    "hardware_name", "prefill_hardware_name", "decode_hardware_name", "model_name", "model_alias",
+    "said_model", "said_prefill_hardware", "said_decode_hardware",
+)  # fmt: skip
 _FIELDS: Final = (
     "source", "linear_dtype", "expert_dtype", "kv_dtype", "attention_dtype", "backend", "backend_version",
     "serving_mode", "tp", "pp", "dp", "cp", "moe_tp", "moe_ep",
@@ -25,7 +29,8 @@ _FIELDS: Final = (
     "context_requests_per_step", "context_tokens_per_step", "ttft_ms", "tpot_ms", "request_latency_ms",
     "requests_per_s", "tokens_per_s_per_user", "memory_bytes_per_gpu", "latency_statistic", "tpot_source",
     "draft_tokens", "accepted_tokens",
-    "measured_at", "backend_name", "precision_name", "kv_dtype_source", "isl_nominal_tokens", "osl_nominal_tokens",
+    "setting", "database_mode", "kv_tokens", "measured_at", "backend_name", "precision_name", "kv_dtype_source",
+    "isl_nominal_tokens", "osl_nominal_tokens",
 )  # fmt: skip
 #: What the table itself states and the guard recomputes.
 _STATED: Final = {"stated_gpus": pl.Float64(), "stated_tokens_per_s_per_gpu": pl.Float64()}
@@ -41,6 +46,8 @@ ROW_SCHEMA: Final[dict[str, pl.DataType]] = {
 }
 #: No count of GPUs, workers or drafts is larger.
 LARGEST_COUNT: Final = 1_000_000
+#: No KV cache holds more tokens.
+LARGEST_KV_TOKENS: Final = 10**12
 _COUNTS: Final = tuple(
     name for name, dtype in ROW_SCHEMA.items() if dtype == pl.Int64() and name != "source_row"
 )  # fmt: skip
@@ -89,7 +96,8 @@ def as_rows(frame: pl.DataFrame) -> pl.DataFrame:
 
     A count that is a fraction or beyond all counts is flagged, never cut.
     """
-    frame = flag_rows(frame, [count_rule(name) for name in _COUNTS if name in frame.columns])
+    limits = {name: LARGEST_KV_TOKENS if name == "kv_tokens" else LARGEST_COUNT for name in _COUNTS}
+    frame = flag_rows(frame, [count_rule(name, most) for name, most in limits.items() if name in frame.columns])
     return frame.select(
         pl.col(name).cast(dtype, strict=False) if name in frame.columns else pl.lit(None, dtype).alias(name)
         for name, dtype in ROW_SCHEMA.items()
