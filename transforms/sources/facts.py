@@ -95,7 +95,8 @@ def _other_precisions(said: Mapping[str, Any]) -> list[Rule]:
     A file names them in ``precision_name`` and ``stated_kv_dtype``, and in the model's own name (``…-FP8``).
     """
     rules = []
-    if (weights := said.get("weight_dtype")) in BITS:
+    weights, cache = said.get("weight_dtype"), said.get("kv_dtype")
+    if weights is not None:
         own = pl.coalesce(_bits_of_word("precision_name"), _bits_in_name("model"))
         rules.append(
             Rule(
@@ -107,7 +108,7 @@ def _other_precisions(said: Mapping[str, Any]) -> list[Rule]:
                 ),
             )
         )  # fmt: skip
-    if (cache := said.get("kv_dtype")) in BITS:
+    if cache is not None:
         rules.append(
             Rule(
                 "sidecar_disagrees",
