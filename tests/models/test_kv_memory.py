@@ -22,11 +22,14 @@ from transforms.equations.kv_memory import (
     least_gpus_that_fit,
     max_sessions,
     page_padding_bytes,
+    prefix_block_tokens,
     session_bytes_on_rank,
+    session_floor_bytes,
     sessions_p95_per_rank,
     state_bytes,
     weights_bytes_per_rank,
 )
+from transforms.model_config.sheet import model_figures
 
 GIB = 2**30
 LLAMA_70B = (AttentionGroup(kind="gqa", layers=80, kv_heads=8, kv_elements_per_entry=2048, flops_per_pair=32768),)
@@ -373,3 +376,29 @@ class TestProperties:
         )
         assert arrays.tolist() == pytest.approx(np.array(floats), rel=1e-12)
         assert np.array(frame.rows()) == pytest.approx(np.array(floats), rel=1e-12)
+
+
+def qwen3_5_4b() -> tuple[AttentionGroup, ...]:
+    """24 linear layers of 32 value heads, 8 of attention with 4 KV heads of 256."""
+    state = 32 * 128 * 128 * 4 + (2 * 16 * 128 + 32 * 128) * 3 * 2
+    linear = AttentionGroup(
+        kind="linear", layers=24, kv_heads=32, kv_elements_per_entry=0, state_bytes=state, flops_per_pair=0
+    )
+    return linear, AttentionGroup(kind="gqa", layers=8, kv_heads=4, kv_elements_per_entry=2048, flops_per_pair=1)
+
+
+def test_blocks_of_a_hybrid_prefix_cache_hold_a_layers_state() -> None:
+    """As vLLM logs them; the state of a page is pinned by each session."""
+    groups = qwen3_5_4b()
+    assert prefix_block_tokens(groups, 2.0) == 528  # 2,146,304 bytes of state over 4,096 a token are 524
+    assert prefix_block_tokens(groups, 1.0) == 1_056
+    assert session_floor_bytes(groups, 2.0) == 32 * 528 * 4_096
+    assert prefix_block_tokens(groups, 2.0, tp=4) == 528  # state and heads are split alike
+    assert prefix_block_tokens(groups, 2.0, tp=8) == 272  # the heads no longer: 268,288 bytes over 1,024
+    super_120b = load_models().find("nemotron-3-super-120b-a12b").attention
+    assert prefix_block_tokens(super_120b, 1.0) == 8_320
+    assert prefix_block_tokens(load_models().find("qwen3-32b").attention, 2.0) is None
+    assert session_floor_bytes(load_models().find("qwen3-32b").attention, 2.0) == 0
+    figures = model_figures(load_models().find("kimi-k3"), 1_000, "bf16", 8, 1)
+    assert figures["prefix_block_tokens"] % 64 == 0
+    assert figures["session_floor_bytes"] == 8 * 93 * figures["prefix_block_tokens"] * 576 * 2

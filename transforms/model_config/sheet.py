@@ -9,7 +9,9 @@ from transforms.equations.kv_memory import (
     head_copies,
     kv_bytes,
     page_padding_bytes,
+    prefix_block_tokens,
     session_bytes_on_rank,
+    session_floor_bytes,
     state_bytes,
     weights_bytes_per_rank,
 )
@@ -63,6 +65,8 @@ def model_figures(spec: ModelSpec, context_tokens: int, kv_dtype: str, tp: int, 
         "kv_bytes_at_context_paged": _whole(session_bytes_on_rank(groups, context_tokens, element, paged=True)),
         "state_bytes_per_session": _whole(state_bytes(groups)),
         "kv_bytes_at_context_per_gpu": _whole(on_rank / tp),
+        "prefix_block_tokens": prefix_block_tokens(groups, element, tp),
+        "session_floor_bytes": _whole(session_floor_bytes(groups, element, tp)),
         "max_context_tokens": spec.max_context_tokens,
         "attention": [_attention_figures(group) for group in groups],
     }
@@ -157,6 +161,12 @@ def _kv_lines(spec: ModelSpec, figures: dict[str, Any]) -> list[str]:
         f"  {'a GPU':<20}{figures['kv_bytes_at_context_per_gpu']:>22,.0f}  of the {tp} that hold the session,"
         " copies of heads included (ideal)",
     ]
+    block = figures["prefix_block_tokens"]
+    if block is not None:
+        lines += [
+            f"  {'prefix block':<20}{block:>22,}  tokens: the attention page enlarged to a layer's state (vLLM)",
+            f"  {'session, least':<20}{figures['session_floor_bytes']:>22,.0f}  a page of every layer, however short",
+        ]
     return lines
 
 
