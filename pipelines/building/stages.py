@@ -37,10 +37,11 @@ from pipelines.lake.parts import DamagedPartError, link_part, write_parts
 from pipelines.lake.release import ReleaseWriter
 from pipelines.live.asking import ask_aiconfigurator
 from pipelines.progress import progress
-from pipelines.reading.catalogues import SHIPPED, load_hardware, load_models, load_prices, load_scenarios
+from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models, load_prices, load_scenarios
 from pipelines.reading.evaluations import load_evaluation
+from pipelines.reading.faults import faults_in_words
 from pipelines.reading.inputs import FoundFile, find_files, with_distinct_names
-from pipelines.reading.read_inputs import Inputs, read_inputs
+from pipelines.reading.read_inputs import READING, Inputs, read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.dictionary import column_comments, dictionary_table, render_dictionary
 from schemas.errors import UserError
@@ -51,8 +52,6 @@ from schemas.scenarios import Scenario
 from schemas.tables import SCHEMA_VERSION, TABLES
 from transforms.configurations import in_curve_order
 
-SHIPPED_TABLES = SHIPPED / "tables"
-READING = "Reading tables"
 PARTITIONED = ("serving_points", "agent_points", "agent_frontier", "operating_points", "mix_components")
 #: Files that are linked or copied at a time: a file system answers several as fast as one.
 LINKING_THREADS = 8
@@ -308,24 +307,3 @@ def publish(prepared: Prepared, release: ReleaseWriter, records: Sequence[Partit
         extra=extra,
     )
     return published.id
-
-
-def faults_in_words(inputs: Inputs, at_most: int = 10) -> str:
-    """What is not used: a line a file, and a line for the rows of a file that have one fault in common."""
-    lines = [
-        f"  {account.path}: {account.rejected_reason}"
-        for account in inputs.accounts
-        if account.rejected_reason is not None
-    ]
-    alike = inputs.quarantine.group_by("source_file", "reason", "detail", maintain_order=True).agg("source_row")
-    lines += [
-        f"  {file} {_rows_in_words(rows)}: {detail} ({reason})" for file, reason, detail, rows in alike.iter_rows()
-    ]
-    more = [f"  ... and {len(lines) - at_most:,} more faults"] if len(lines) > at_most else []
-    return "\n".join(lines[:at_most] + more)
-
-
-def _rows_in_words(rows: Sequence[int]) -> str:
-    shown = ", ".join(str(row) for row in rows[:5])
-    more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
-    return f"row{'s' if len(rows) > 1 else ''} {shown}{more}"

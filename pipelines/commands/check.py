@@ -22,11 +22,10 @@ def check_command(
 
     Exit 1 if a row was quarantined or a file rejected.
     """
-    from pipelines.building.stages import READING, SHIPPED_TABLES
     from pipelines.progress import progress, shown_progress
-    from pipelines.reading.catalogues import load_hardware, load_models
+    from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models
     from pipelines.reading.inputs import find_files
-    from pipelines.reading.read_inputs import read_inputs
+    from pipelines.reading.read_inputs import READING, read_inputs
 
     files = find_files(tuple(tables or (SHIPPED_TABLES,)))
     with shown_progress():
@@ -58,7 +57,7 @@ def _print_json(inputs: "Inputs") -> None:
 
 
 def _print_tables(inputs: "Inputs") -> None:
-    from pipelines.building.stages import faults_in_words
+    from pipelines.reading.faults import faults_in_words
     from pipelines.terminal import print_table
 
     formats = sorted({account.format or "rejected" for account in inputs.accounts})

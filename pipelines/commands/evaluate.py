@@ -70,8 +70,8 @@ def evaluate_command(
 
 def _read(paths: list[Path], option: str, gpus: "HardwareCatalogue", specs: "ModelCatalogue") -> "pl.DataFrame":
     """The serving points of the files; what cannot be used is said on standard error."""
-    from pipelines.building.stages import faults_in_words
     from pipelines.progress import progress
+    from pipelines.reading.faults import faults_in_words
     from pipelines.reading.inputs import find_files
     from pipelines.reading.read_inputs import read_inputs
     from schemas.errors import UserError

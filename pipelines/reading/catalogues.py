@@ -21,6 +21,7 @@ from schemas.suggest import did_you_mean
 #: The folder of the shipped catalogues. Found beside this package, not by name: a folder of the
 #: user's that happens to be called `data` must not stand in for it.
 SHIPPED: Final = Path(__file__).resolve().parents[2] / "data"
+SHIPPED_TABLES: Final = SHIPPED / "tables"
 
 _MAX_PROBLEMS_SHOWN: Final = 20
 

@@ -21,6 +21,7 @@ from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, Reading
 
 #: A sentence with a list of columns has a tenth of that; what is longer quotes the file.
+READING = "Reading tables"
 MAX_REASON_CHARACTERS = 10_000
 
 

@@ -10,8 +10,7 @@ head_dim * coefficient``), so that weights + KV stand against weights + KV.
 
 import polars as pl
 
-from pipelines.building.stages import SHIPPED_TABLES
-from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models
 from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
 from schemas.dtypes import BYTES_PER_KV_ELEMENT

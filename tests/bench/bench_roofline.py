@@ -5,8 +5,7 @@ python -m tests.bench roofline
 
 import polars as pl
 
-from pipelines.building.stages import SHIPPED_TABLES
-from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models
 from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
 from schemas.models import ModelSpec

@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.building.stages import faults_in_words
 from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.faults import faults_in_words
 from pipelines.reading.inputs import FoundFile
 from pipelines.reading.read_inputs import Inputs, read_inputs
 

@@ -26,7 +26,7 @@ NOT_RUN = {
     "make run": "sets up an environment (tests/packaging); what it builds is built in test_default_lake",
     "pip install 'agent-pareto[aiconfigurator]'": "needs a package index and AIConfigurator",
     "agent-pareto build --source aiconfigurator": "needs AIConfigurator; tests/live has a stand-in for it",
-    "agent-pareto schedule": "serves until stopped; tests/pipelines/test_schedule",
+    "agent-pareto schedule": "serves until stopped; tests/pipelines/building/test_schedule",
     "agent-pareto explorer --serve": "serves until stopped; tests/explorer/test_serve",
     "duckdb -readonly": "needs DuckDB's shell; tests/recipes/test_dashboards runs it in an environment of its own",
     "marimo run": "needs marimo; tests/recipes/test_dashboards runs it in an environment of its own",

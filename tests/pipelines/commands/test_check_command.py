@@ -6,8 +6,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from pipelines.building.stages import SHIPPED_TABLES
 from pipelines.cli import app
+from pipelines.reading.catalogues import SHIPPED_TABLES
 
 RUN = SHIPPED_TABLES / "aiconfigurator" / "runs" / "h100_sxm__llama-3.1-70b__isl4000_osl1000" / "agg"
 FIELDS = {

@@ -15,7 +15,7 @@ from tests.pipelines.builds import write_small_tables
 if TYPE_CHECKING:
     from pipelines.runners.prefect_runtime import PrefectServer
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow

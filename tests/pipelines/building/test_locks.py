@@ -22,7 +22,7 @@ from pipelines.lake.release import begin_release
 from schemas.errors import UserError
 from tests.lake.factory import FIELDS, seen_by_database, seen_by_query, write_release
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HOLD = """
 import sys, time
 from pathlib import Path

@@ -25,7 +25,7 @@ from schemas.errors import UserError
 from schemas.options import BuildOptions, RunOptions
 from tests.pipelines.builds import write_small_table, write_small_tables
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 SERVE = """
 import sys

@@ -349,7 +349,7 @@ def test_records_survive_the_way_through_json(options: BuildOptions) -> None:
 def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     tables = write_small_tables(tmp_path / "tables", rows=12)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    environment |= {"PREFECT_HOME": os.environ["PREFECT_HOME"], "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment |= {"PREFECT_HOME": os.environ["PREFECT_HOME"], "PYTHONPATH": str(Path(__file__).parents[3])}
 
     def run(*options: str) -> str:
         command = [sys.executable, "-c", "from pipelines.cli import main; main()", "build", "--tables", "tables"]

@@ -19,7 +19,7 @@ from schemas.errors import UserError
 from schemas.options import BuildOptions
 from tests.pipelines.builds import build, file_hashes, release_content, write_small_tables
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 needs_dask = pytest.mark.skipif(
     importlib.util.find_spec("prefect_dask") is None, reason="prefect-dask is not installed (the extra `dask`)"
 )
