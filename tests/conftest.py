@@ -33,6 +33,17 @@ def pytest_configure() -> None:
     configure_prefect()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the fault suite has tried, and how much of it failed."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    said = [value for report in reports if getattr(report, "when", "") == "call"
+            for name, value in report.user_properties if name == "tried"]  # fmt: skip
+    if said:
+        terminalreporter.section("faults tried")
+        for line in sorted(said):
+            terminalreporter.line(str(line))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real tables, traces and worked cases, kept outside the repository."""

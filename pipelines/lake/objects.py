@@ -1,21 +1,11 @@
-"""What is written of a lake on an object store outside its releases: the pointer, and what is taken away."""
+"""What is taken away from a lake on an object store, and what a store's refusals mean."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pipelines.lake.layout import MANIFEST, Lake
 from pipelines.lake.places import file_system, key_of, refusals_explained
-from pipelines.lake.publish import pointer_to
 from schemas.errors import UserError
-
-
-def write_pointer(lake: Lake, release_id: str) -> None:
-    """``current.json``, one object written at once."""
-    store = file_system(lake.root)
-    with store_failures_explained(lake):
-        store.pipe_file(key_of(lake.current), json.dumps(pointer_to(lake, release_id), indent=2).encode())
-        store.invalidate_cache()
 
 
 def remove_stored_release(lake: Lake, release_id: str) -> None:

@@ -80,6 +80,11 @@ def verify_release(lake_path: Path, release_id: str | None = None) -> Verified:
     return Verified(release.id, len(listed) + 2, tuple(sorted(wrong)), tuple(others))
 
 
+def missing_files(release: Release) -> list[str]:
+    """The files of a release that are not there. Raises ``UserError`` where nothing says which there were."""
+    return sorted(set(_listed(release.path)) - set(_sizes(release.path)))
+
+
 def is_trusted(release: Release, name: str) -> bool:
     """Whether the manifest, the checksums and one small file of a release are what was written."""
     try:

@@ -14,6 +14,7 @@ from pipelines.lake.reader import current_id, find_release
 from pipelines.lake.retention import prune
 from pipelines.object_store.copies import fetch_current, publish_copy
 from pipelines.object_store.lock import hold_remote
+from pipelines.object_store.retention import tidy
 from pipelines.progress import progress
 from pipelines.user_cache import user_cache
 from schemas.options import BuildOptions, RunOptions
@@ -43,15 +44,16 @@ def workshop(options: BuildOptions, run: RunOptions) -> Iterator[Workshop]:
         return
     remote, local = Lake.at(options.out), Lake.at(working_lake(options.out))
     with hold_remote(remote.root, run.wait_s, lambda sentence: progress().start(sentence, None)) as lock:
+        tidy(remote, lock)
         fetch_current(remote, local)
         before_id = current_id(local)
         before = find_release(local.root, before_id) if before_id is not None else None
 
         def deliver(release_id: str) -> None:
-            publish_copy(find_release(local.root, release_id), before, remote, lock.check)
+            publish_copy(find_release(local.root, release_id), before, remote, lock)
             prune(local.root, keep=1, grace=timedelta(0))
             if run.keep is not None:
-                prune(options.out, run.keep)
+                prune(options.out, run.keep, lock=lock)
 
         # the working lake keeps one release, whatever the store keeps
         yield Workshop(options.model_copy(update={"out": local.root}), run.model_copy(update={"keep": None}), deliver)

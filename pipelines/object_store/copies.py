@@ -9,13 +9,16 @@ import json
 import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from pipelines.lake.layout import MANIFEST, Lake
-from pipelines.lake.objects import remove_stored_release, store_failures_explained, write_pointer
+from pipelines.lake.objects import remove_stored_release, store_failures_explained
 from pipelines.lake.places import file_system, key_of
 from pipelines.lake.reader import Release, current_id
 from pipelines.lake.retention import relink
+from pipelines.object_store.lock import RemoteLock
+from pipelines.object_store.pointer import point_to
 from pipelines.progress import progress
 from schemas.errors import UserError
 
@@ -47,11 +50,12 @@ def fetch_current(remote: Lake, local: Lake) -> None:
     relink(local.root)
 
 
-def publish_copy(release: Release, before: Release | None, remote: Lake, still_ours: Callable[[], None]) -> None:
+def publish_copy(release: Release, before: Release | None, remote: Lake, lock: RemoteLock) -> None:
     """Puts a release of a local lake in place as the current one of ``remote``.
 
     ``before``: the release that the remote lake has as its current one, as it lies in the same local lake.
-    ``still_ours`` raises where another build has taken the lake over; it is called before the pointer is written.
+    Raises ``UserError`` where another build has taken the lock over: before the manifest is written, by which a folder
+    is a release, and in one step with the pointer, by which it is the current one.
     """
     store = file_system(remote.root)
     with store_failures_explained(remote):
@@ -75,13 +79,15 @@ def publish_copy(release: Release, before: Release | None, remote: Lake, still_o
 
         try:
             _each(names, copy)
+            lock.check()
             store.put_file(str(release.path / MANIFEST), key_of(target / MANIFEST))
             store.invalidate_cache()
-            still_ours()
+            point_to(remote, release.id, lock)
         except BaseException:
-            remove_stored_release(remote, release.id)
+            with suppress(UserError, OSError):  # where the store is away the next build removes it
+                if current_id(remote) != release.id:
+                    remove_stored_release(remote, release.id)
             raise
-        write_pointer(remote, release.id)
 
 
 def _names(release: Path) -> list[str]:

@@ -5,21 +5,28 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.lake.layout import Lake
+from pipelines.lake.objects import remove_stored_release
 from pipelines.lake.places import file_system, key_of
 from pipelines.lake.query import open_lake
 from pipelines.lake.reader import current_id, current_release, list_releases
 from pipelines.lake.retention import prune, rollback
+from pipelines.object_store import lock as lock_module
+from pipelines.object_store import pointer as pointer_module
+from pipelines.object_store import retention as retention_module
 from pipelines.object_store.building import working_lake, workshop
-from pipelines.object_store.lock import LOCK_OBJECT, hold_remote
+from pipelines.object_store.conditional import Stored, write_if_unchanged
+from pipelines.object_store.lock import LOCK_OBJECT, RemoteLock, hold_remote
+from pipelines.object_store.pointer import point_to
 from schemas.errors import UserError
 from schemas.options import BuildOptions, RunOptions
 from tests.pipelines.builds import build, write_small_table, write_small_tables
@@ -203,21 +210,248 @@ def test_readers_never_see_part_of_a_release(options: BuildOptions) -> None:
     assert all(known[release_id] == row for release_id, row in seen)
 
 
-def test_one_builder_at_a_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def free(root: Path) -> bool:
+    """Whether nobody holds the lock, as its object says."""
+    return json.loads((root / LOCK_OBJECT).read_bytes()).get("free") is True
+
+
+def test_one_builder_at_a_time(place: Path) -> None:
     root = Lake.at(place).root
-    told: list[str] = []
-    second = hold_remote(root, 0.0, told.append)
-    with hold_remote(root, 0.0, told.append), pytest.raises(UserError, match=r"is being built by process \d+ of"):
+    second = hold_remote(root, 0.0)
+    with hold_remote(root, 0.0) as first, pytest.raises(UserError, match=r"is being built by process \d+ of"):
         second.__enter__()
-    store = file_system(root)
-    assert not store.exists(key_of(root / LOCK_OBJECT))
-    dead = {"token": "x", "user": "u", "host": "h", "pid": 1, "alive_at": time.time() - 3_600}
-    store.pipe_file(key_of(root / LOCK_OBJECT), json.dumps(dead).encode())
-    with hold_remote(root, 0.0, told.append) as lock:
-        lock.check()
-        store.pipe_file(key_of(root / LOCK_OBJECT), json.dumps(dead).encode())
+    assert free(root)
+    with hold_remote(root, 0.0) as lock:
+        assert lock.number == first.number + 1
+        store = file_system(root)
+        store.pipe_file(key_of(root / LOCK_OBJECT), json.dumps({"token": "another's"}).encode())
         with pytest.raises(UserError, match="another one has taken over"):
             lock.check()
+    assert json.loads((root / LOCK_OBJECT).read_bytes()) == {"token": "another's"}  # not given back, it is not ours
+
+
+ODD_LOCKS = [b"", b"{", b"[]", b'"x"', b"[" * 5000, b'{"token": 3}', b'{"free": true}', b"\xff"]
+
+
+@pytest.mark.parametrize("content", ODD_LOCKS)
+def test_a_lock_object_that_is_no_builders_is_free(place: Path, content: bytes) -> None:
+    root = Lake.at(place).root
+    file_system(root).pipe_file(key_of(root / LOCK_OBJECT), content)
+    with hold_remote(root, 0.0) as lock:
+        lock.check()
+    assert free(root)
+
+
+def stale(root: Path, number: int = 4) -> None:
+    """The lock of a builder that is dead."""
+    dead = {"token": "x", "user": "u", "host": "h", "pid": 1, "number": number, "beats": 2}
+    file_system(root).pipe_file(key_of(root / LOCK_OBJECT), json.dumps(dead).encode())
+
+
+def test_two_that_wait_do_not_both_take_over_a_stale_lock(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have seen it expire, and write at the same moment: one after the other, whichever way."""
+    monkeypatch.setattr(lock_module, "EXPIRES_S", 0.1)
+    root = Lake.at(place).root
+    stale(root)
+    write = write_if_unchanged
+    both_there = threading.Barrier(2)
+
+    def together(path: Path, content: dict[str, Any], seen: Stored) -> Stored | None:
+        if path.name == LOCK_OBJECT and content.get("beats") == 0:
+            both_there.wait(10)
+        return write(path, content, seen)
+
+    monkeypatch.setattr(lock_module, "write_if_unchanged", together)
+    taken = []
+
+    def take() -> None:
+        seen = lock_module._Watch()
+        assert lock_module._take(root / LOCK_OBJECT, seen) is None
+        time.sleep(0.2)
+        taken.append(lock_module._take(root / LOCK_OBJECT, seen))
+
+    threads = [threading.Thread(target=take) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = [lock for lock in taken if lock is not None]
+    assert len(taken) == 2
+    winner.check()
+    assert winner.number == 5
+    winner.release()
+
+
+def test_a_sign_of_life_does_not_take_the_lock_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The holder was stopped for long; it wakes up in the middle of a heartbeat."""
+    monkeypatch.setattr(lock_module, "HEARTBEAT_S", 3600.0)
+    root = Lake.at(place).root
+    with hold_remote(root, 0.0) as first:
+        monkeypatch.setattr(lock_module, "EXPIRES_S", 0.1)
+        monkeypatch.setattr(lock_module, "POLL_S", 0.05)
+        with hold_remote(root, 10.0) as second:
+            first.renew()
+            second.check()
+            second.renew()
+            second.check()
+            with pytest.raises(UserError, match="another one has taken over"):
+                first.check()
+            first.release()
+            second.check()
+
+
+def test_a_live_lock_is_not_taken_whatever_the_clocks_say(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_module, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(lock_module, "POLL_S", 0.1)
+    root = Lake.at(place).root
+    with hold_remote(root, 0.0) as lock:
+        monkeypatch.setattr(lock_module, "EXPIRES_S", 1.0)
+        with pytest.raises(UserError, match="is being built by"), hold_remote(root, 2.5):
+            pass
+        lock.check()
+
+
+def release_there(root: Path, release_id: str, lock: RemoteLock) -> None:
+    """A small release, put in place as the current one."""
+    folder = root / "releases" / release_id
+    for name, text in (("SHA256SUMS", f"{'0' * 64}  tables.json\n"), ("tables.json", "{}"), ("manifest.json", "{}")):
+        file_system(root).pipe_file(key_of(folder / name), text.encode())
+    point_to(Lake(root), release_id, lock)
+
+
+IDS = [f"2026120{day}T000000.000000Z" for day in range(1, 7)]
+
+
+@pytest.mark.parametrize("moment", ["before the pointer is read", "before it is written"])
+@pytest.mark.parametrize("the_other", ["at work", "published", "gone"])
+@pytest.mark.parametrize("first_release", [True, False])
+def test_of_two_builders_with_one_lock_only_the_later_publishes(
+    place: Path, monkeypatch: pytest.MonkeyPatch, moment: str, the_other: str, first_release: bool
+) -> None:
+    """The first is stopped at a moment of its publication; another takes its lock over; the first goes on."""
+    monkeypatch.setattr(lock_module, "HEARTBEAT_S", 3600.0)
+    root = Lake.at(place).root
+    if not first_release:
+        with hold_remote(root, 0.0) as lock:
+            release_there(root, IDS[0], lock)
+    before = current_id(Lake(root))
+    with ExitStack() as others, hold_remote(root, 0.0) as first:
+
+        def stopped() -> None:
+            with monkeypatch.context() as quick:
+                quick.setattr(lock_module, "EXPIRES_S", 0.1)
+                quick.setattr(lock_module, "POLL_S", 0.05)
+                second = others.enter_context(hold_remote(root, 10.0))
+            if the_other == "published":
+                release_there(root, IDS[2], second)
+            if the_other == "gone":
+                others.close()
+
+        original = {"before the pointer is read": "read_object", "before it is written": "write_if_unchanged"}[moment]
+        work = getattr(pointer_module, original)
+
+        def stop_once(*arguments: Any) -> Any:
+            monkeypatch.setattr(pointer_module, original, work)
+            stopped()
+            return work(*arguments)
+
+        monkeypatch.setattr(pointer_module, original, stop_once)
+        with pytest.raises(UserError, match=r"taken over"):
+            release_there(root, IDS[1], first)
+        assert current_id(Lake(root)) == (IDS[2] if the_other == "published" else before)
+
+
+def test_a_release_that_is_being_deleted_is_never_the_current_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prune is stopped before it deletes; another rolls back to what it is about to delete; the prune goes on."""
+    monkeypatch.setattr(lock_module, "HEARTBEAT_S", 3600.0)
+    monkeypatch.setattr(lock_module, "EXPIRES_S", 0.1)
+    monkeypatch.setattr(lock_module, "POLL_S", 0.05)
+    lake = Lake.at(place)
+    root = lake.root
+    with hold_remote(root, 0.0) as lock:
+        for release_id in IDS[:3]:
+            release_there(root, release_id, lock)
+    remove = remove_stored_release
+    said: list[str] = []
+
+    def stopped(of: Lake, release_id: str) -> None:
+        monkeypatch.setattr(retention_module, "remove_stored_release", remove)
+        for other in IDS[:2]:
+            try:
+                rollback(root, other)
+                said.append(other)
+            except UserError as error:
+                said.append(str(error))
+        remove(of, release_id)
+
+    monkeypatch.setattr(retention_module, "remove_stored_release", stopped)
+    with pytest.raises(UserError, match="another one has taken over"):
+        prune(root, keep=1, grace=timedelta(0))
+    assert all("is being deleted: choose another" in sentence for sentence in said)
+    assert current_id(lake) == IDS[2]
+    with hold_remote(root, 10.0) as lock:  # the next build finishes what was begun
+        assert set(retention_module.tidy(lake, lock)) == set(IDS[:2])
+    assert [release.id for release in list_releases(root)] == [IDS[2]]
+    assert "deleting" not in json.loads(lake.current.read_bytes())
+
+
+def test_a_rollback_waits_for_the_builder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention_module, "WAIT_S", 0.0)
+    root = Lake.at(place).root
+    with hold_remote(root, 0.0) as lock:
+        release_there(root, IDS[0], lock)
+        release_there(root, IDS[1], lock)
+        for work in (lambda: rollback(root, IDS[0]), lambda: prune(root, keep=1)):
+            with pytest.raises(UserError, match="is being built by process"):
+                work()
+    assert rollback(root, IDS[0]).id == current_id(Lake(root)) == IDS[0]
+    file_system(root).rm_file(key_of(root / "releases" / IDS[1] / "tables.json"))
+    with pytest.raises(UserError, match=r"tables\.json is not there.* build --full"):
+        rollback(root, IDS[1])
+    assert current_id(Lake(root)) == IDS[0]
+
+
+def test_what_killed_uploads_have_left_is_removed(place: Path) -> None:
+    lake = Lake.at(place)
+    store, root = file_system(lake.root), lake.root
+    with hold_remote(root, 0.0) as lock:
+        release_there(root, IDS[0], lock)
+    store.pipe_file(key_of(root / "releases" / IDS[1] / "agent_points" / "part-0.parquet"), b"x")
+    key = key_of(root / "releases" / IDS[1] / "large.parquet").partition("/")[2]
+    store.call_s3("create_multipart_upload", Bucket="lakes", Key=key)
+    with hold_remote(root, 0.0) as lock:
+        assert retention_module.tidy(lake, lock) == [IDS[1]]
+    assert not store.exists(key_of(root / "releases" / IDS[1]))
+    assert not store.call_s3("list_multipart_uploads", Bucket="lakes").get("Uploads")
+    assert current_id(lake) == IDS[0]
+    assert {key.rpartition("/")[2] for key in store.find(key_of(root))} == {
+        "build.lock", "current.json", "SHA256SUMS", "tables.json", "manifest.json",
+    }  # fmt: skip
+
+
+def test_a_store_without_conditional_writes_is_told_and_takes_one_builder_only(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a store answers as if the condition were not there."""
+    root = Lake.at(place).root
+    store = file_system(root)
+    call = store.call_s3
+
+    def heedless(method: str, **given: Any) -> Any:
+        return call(method, **{name: value for name, value in given.items() if name not in ("IfMatch", "IfNoneMatch")})
+
+    monkeypatch.setattr(store, "call_s3", heedless)
+    monkeypatch.setattr(lock_module, "SETTLE_S", 0.0)
+    monkeypatch.setattr(lock_module, "EXPIRES_S", 0.0)
+    told: list[str] = []
+    with hold_remote(root, 60.0, told.append) as lock:
+        release_there(root, IDS[0], lock)
+        with pytest.raises(UserError, match=r"is being built by .*heeds no conditional writes.* delete .*build\.lock"):
+            hold_remote(root, 60.0, told.append).__enter__()
+        lock.check()
+    assert "heeds no conditional writes: builders cannot exclude each other there" in told[0]
+    assert free(root)
+    assert current_id(Lake(root)) == IDS[0]
 
 
 def test_the_commands_take_a_url(options: BuildOptions) -> None:
