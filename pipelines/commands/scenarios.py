@@ -109,7 +109,7 @@ def fit(
     import math
 
     from pipelines.commands.models import slug_of
-    from pipelines.commands.trace_summary import print_summary
+    from pipelines.commands.trace_summary import print_trace_summary
     from pipelines.progress import shown_progress
     from pipelines.reading.given_paths import check_output_file
     from pipelines.reading.traces import FitOptions, fit_scenario, write_scenario
@@ -130,7 +130,7 @@ def fit(
     with shown_progress():
         scenario = fit_scenario(traces, options)
     write_scenario(scenario, out)
-    print_summary(scenario)
+    print_trace_summary(scenario)
     typer.echo(f"Wrote {out}: scenario {scenario.slug}. Use it with `agent-pareto build --scenarios {out}`.")
 
 

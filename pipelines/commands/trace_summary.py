@@ -7,7 +7,7 @@ from schemas.trace_statistics import Spread, StepCounts, TraceStatistics
 _SHARES = ("mean", "p10", "p50", "p90", "p99", "most")
 
 
-def print_summary(scenario: Scenario) -> None:
+def print_trace_summary(scenario: Scenario) -> None:
     """Print what a fit found: sizes, quantiles, pauses, hit rates, oddities. Nothing for other scenarios."""
     found = scenario.statistics
     if found is None:

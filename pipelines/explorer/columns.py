@@ -61,7 +61,7 @@ def _chosen(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     return frame.select(name for name in columns if name in frame.columns)
 
 
-def encode(frame: pl.DataFrame) -> bytes:
+def encode_for_browser(frame: pl.DataFrame) -> bytes:
     """Parquet for the page: whole numbers in 32 bits where they fit, as 64 bits are no numbers in JavaScript, and no
     column that is NULL throughout, as the page takes a missing column for one."""
     frame = frame.select(column for column in frame if column.null_count() < frame.height)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.answering.release_contents import ReleaseContents
-from pipelines.explorer.columns import encode, read_agent_points, read_serving_points
+from pipelines.explorer.columns import encode_for_browser, read_agent_points, read_serving_points
 from pipelines.explorer.index import read_index
 from pipelines.explorer.turns import Turns
 from pipelines.lake.reader import Release, current_release
@@ -65,14 +65,14 @@ class Site:
         return json.dumps(self._index, ensure_ascii=False, allow_nan=False).encode()
 
     def _serving_points(self, hardware: str, model: str) -> bytes:
-        return encode(read_serving_points(self.release.path, hardware, model))
+        return encode_for_browser(read_serving_points(self.release.path, hardware, model))
 
     def _agent_points(self, hardware: str, model: str, scenario: str) -> bytes:
-        return encode(read_agent_points(self.release.path, hardware, model, scenario))
+        return encode_for_browser(read_agent_points(self.release.path, hardware, model, scenario))
 
     def _turns_of_points(self, hardware: str, model: str, scenario: str) -> bytes:
         published = read_agent_points(self.release.path, hardware, model, scenario)
-        return encode(self._turns.differences(hardware, model, scenario, published))
+        return encode_for_browser(self._turns.differences(hardware, model, scenario, published))
 
     def paths(self) -> list[str]:
         """Every file of the site."""

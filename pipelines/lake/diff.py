@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.lake.layout import MANIFEST, damaged
 from pipelines.lake.places import register_store
 from pipelines.lake.reader import Release, find_release
-from pipelines.lake.tables import PublishedTable, read_tables
+from pipelines.lake.tables import PublishedTable, read_published_tables
 from pipelines.lake.views import quote_name, scan_sql
 from schemas.errors import UserError
 
@@ -164,7 +164,7 @@ def _files(release: Release, table: PublishedTable, changed: set[str] | None) ->
 
 
 def _table(release: Release, name: str) -> PublishedTable:
-    return next(table for table in read_tables(release.path) if table.name == name)
+    return next(table for table in read_published_tables(release.path) if table.name == name)
 
 
 def _lost_rows(connection: duckdb.DuckDBPyConnection, before: Release, after: Release) -> list[LostRows]:

@@ -32,7 +32,7 @@ def sync_tree(root: Path) -> None:
         sync_path(Path(folder))
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json_file(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON object and flush it; the folder's entry is the caller's to flush. NaN is an error."""
     write_text(path, json_text(content))
 

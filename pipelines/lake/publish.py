@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.lake import layout
-from pipelines.lake.durable import replace_file, sync_path, sync_tree, write_json
+from pipelines.lake.durable import replace_file, sync_path, sync_tree, write_json_file
 from pipelines.lake.layout import ASIDE_PREFIX, DELETING_PREFIX, STAGING_PREFIX, Lake
 from pipelines.lake.locks import Builder, is_dead, publish_lock
 from pipelines.lake.reader import Release, current_id, last_builder
@@ -116,7 +116,7 @@ def switch_to(lake: Lake, release: Release, builder: Builder | None = None) -> N
     database = _build_aside(lake, release)
     reached("write_current")
     current = lake.aside(lake.current)
-    write_json(current, pointer_to(lake, release.id, builder))
+    write_json_file(current, pointer_to(lake, release.id, builder))
     replace_file(current, lake.current)
     reached("replace_database")
     _replace_database(lake, database)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.lake.places import register_store
 from pipelines.lake.reader import Release, current_release
 from pipelines.lake.sql_guard import check_select
-from pipelines.lake.tables import PublishedTable, read_tables
+from pipelines.lake.tables import PublishedTable, read_published_tables
 from pipelines.lake.views import comment_tables, create_views, glob_escaped, quote_text
 from schemas.errors import UserError
 
@@ -115,7 +115,7 @@ def open_lake(lake_path: Path) -> Iterator[LakeQuery]:
     connection = duckdb.connect(":memory:")
     try:
         register_store(connection, release.path)
-        tables = read_tables(release.path)
+        tables = read_published_tables(release.path)
         try:
             create_views(connection, release.path, tables)
         except duckdb.Error as error:

@@ -22,7 +22,7 @@ from typing import Any
 import polars as pl
 
 from pipelines.lake.checks import check_name, check_values, difference
-from pipelines.lake.durable import disk_failures_explained, write_json
+from pipelines.lake.durable import disk_failures_explained, write_json_file
 from pipelines.lake.layout import MANIFEST, STAGING_PREFIX, TABLES, Lake, check_place
 from pipelines.lake.locks import Builder, StagingOwner, publish_lock
 from pipelines.lake.parts import Part, encode
@@ -152,7 +152,7 @@ class ReleaseWriter:
             comments = table_comments or {}, column_comments or {}
             tables = self._describe_tables(staging, *comments, stored or {})
             tables += narrow_tables(tables, *comments, columns_of or {})
-            write_json(staging / TABLES, {table.name: table.to_json() for table in tables})
+            write_json_file(staging / TABLES, {table.name: table.to_json() for table in tables})
             written = {path: value for table in self._tables.values() for path, value in table.sha256.items()}
             described = {TABLES: hashlib.sha256((staging / TABLES).read_bytes()).hexdigest()}
             write_checksums(staging, written | self._texts | described)

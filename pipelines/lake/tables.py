@@ -66,7 +66,7 @@ class PublishedTable:
         return table
 
 
-def read_tables(release: Path) -> list[PublishedTable]:
+def read_published_tables(release: Path) -> list[PublishedTable]:
     """The tables of a release folder, in the order of their names."""
     path = release / TABLES
     content = read_json_file(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.lake.layout import repair
-from pipelines.lake.tables import Column, PublishedTable, read_tables
+from pipelines.lake.tables import Column, PublishedTable, read_published_tables
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def build_database(path: Path, release: Path) -> None:
     """
     import duckdb
 
-    tables = read_tables(release)
+    tables = read_published_tables(release)
     connection = duckdb.connect(":memory:")
     try:
         options = f"STORAGE_VERSION {quote_text(STORAGE_VERSION)}, BLOCK_SIZE {BLOCK_BYTES}"
@@ -140,7 +140,7 @@ def shows_release(path: Path, release: Path) -> bool:
         return False
     finally:
         connection.close()
-    tables = read_tables(release)
+    tables = read_published_tables(release)
     there = {name for name, _ in views} == {table.name for table in tables if table.stored is None}
     there = there and {name for (name,) in held} == {table.name for table in tables if table.stored is not None}
     return there and all(folder.replace("'", "''") in sql for _, sql in views)
