@@ -199,6 +199,11 @@ def test_times_of_arrival_are_read_in_their_unit(tmp_path: Path, unit: float, be
         ([row | {"cache_hits_tok": 5} | {"cached_tokens": ""} for row in arrivals("start_s")], None),
         ([{"cache_kept_tokens" if n == "cached_tokens" else n: v for n, v in row.items()} for row in arrivals()],
          "cache_kept_tokens that may be the tokens read from or written to a cache"),
+        ([row | {"reasoning_tokens": 999} for row in arrivals()], "more tokens in reasoning_tokens than in completion"),
+        ([row | {"timestamp": row["timestamp"] / 600} for row in arrivals()], "in any unit"),
+        ([row | {"timestamp": 45_000 + row["timestamp"] / 86_400} for row in arrivals()], "in any unit"),
+        ([{"cached_blocks" if n == "cached_tokens" else n: v for n, v in row.items()} for row in arrivals()],
+         "cached_blocks that may be the tokens"),
         ([row | {"input_tokens": 7} for row in arrivals()], "two columns that may be its input tokens and differ"),
     ],
 )  # fmt: skip
@@ -223,6 +228,12 @@ def test_shuffled_rows_of_a_table_are_put_in_order(tmp_path: Path, shuffle: rand
     rows = arrivals()
     shuffle.shuffle(rows)
     assert fitted(tmp_path / "t.csv", csv_of(rows))[0].think_time_s == pytest.approx(38.33, rel=1e-3)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_tables_are_parted_by_commas_semicolons_or_tabs(tmp_path: Path, delimiter: str) -> None:
+    text = csv_of(arrivals()).replace(",", delimiter)
+    assert fitted(tmp_path / "t.csv", text)[0].think_time_s == pytest.approx(38.33, rel=1e-3)
 
 
 def other_counts(inputs: list[float], outputs: list[float]) -> str:

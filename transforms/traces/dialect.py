@@ -16,7 +16,9 @@ from transforms.traces.requests import Request
 PROBED_REQUESTS: Final = 20_000
 TIME_UNITS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 #: No stream generates faster than this from one arrival to the next, by the median of a trace's turns.
-MOST_TOKENS_PER_S: Final = 1_000.0
+MOST_TOKENS_PER_S: Final = 300.0
+#: The same where a column's name states the unit.
+MOST_TOKENS_PER_S_STATED: Final = 2_000.0
 #: Of the quickest tenth of a trace's turns none is slower than this: 100 tokens in a quarter of an hour.
 LEAST_TOKENS_PER_S: Final = 0.1
 #: Times since 1970 lie between 2001 and 2096, and in no two units at once.
@@ -72,7 +74,7 @@ def settle_time_unit(
 def refuse_impossible_times(raw: Sequence[Request], seconds_per_unit: float, name: str) -> None:
     """Raises ``UnknownTraceError`` where, by a unit that the column's name states, no stream can be so fast."""
     rates = list(_tokens_per_unit(raw))
-    if rates and float(np.median(rates)) > MOST_TOKENS_PER_S * seconds_per_unit:
+    if rates and float(np.median(rates)) > MOST_TOKENS_PER_S_STATED * seconds_per_unit:
         raise UnknownTraceError(
             f"has times in a column {name} by which its streams generate {np.median(rates) / seconds_per_unit:,.0f}"
             " tokens a second between two arrivals of a session: the unit is another. Say it with --time-unit"

@@ -85,7 +85,9 @@ _UNITS: Final = {"_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9, "_nano": 1e-9, "_s": 1.0
 #: Names of seconds that do not end in ``_s``.
 _SECONDS: Final = frozenset({"api", "think", "elapsed_time", "api_time"})
 _LIKELY: Final = {
-    "the tokens read from or written to a cache": re.compile(r"cache.*tok|tok.*cache|cache_(read|writ|hit|creat)"),
+    "the tokens read from or written to a cache": re.compile(
+        r"cache.*(tok|block|rate|ratio|percent|pct)|tok.*cache|cache_(read|writ|hit|creat)"
+    ),
     "a time of arrival": re.compile(r"(^|_)(time|timestamp|date|datetime|arriv\w*|when|ts)(_|$)"),
 }
 
@@ -126,6 +128,10 @@ class Columns:
         return tuple(
             (name, meaning) for meaning in looked_for for name in self.unread if _LIKELY[meaning].search(normal(name))
         )
+
+
+#: Tokens that an output may hold or leave out.
+THOUGHTS: Final = re.compile(r"(reasoning|thinking|thoughts?)_.*tok|tok.*(reasoning|thinking|thoughts?)")
 
 
 def columns_of(header: Iterable[str]) -> Columns:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from transforms.traces.formats import claude_code, columns, lmcache, mooncake, spans, table, tracelab, weka
-from transforms.traces.formats.values import UnknownTraceError, list_of_objects, mappings, parse
+from transforms.traces.formats.values import UnknownTraceError, delimiter_of, list_of_objects, mappings, parse
 from transforms.traces.requests import Asked, Reader, Reading, Reuse
 
 Settle = Callable[[Iterable[bytes], Asked], Reading]
@@ -67,7 +67,8 @@ def detect_format(first: bytes, whole_text: Callable[[], bytes]) -> TraceFormat:
         found = value if isinstance(value, dict) else next(iter(mappings(value)), None)
         return _of_object(found, isinstance(value, list))
     try:
-        header = [name.strip() for name in next(csv.reader([line.decode("utf-8")]), [])]
+        text = line.decode("utf-8")
+        header = [name.strip() for name in next(csv.reader([text], delimiter=delimiter_of(text)), [])]
     except (UnicodeDecodeError, csv.Error):
         raise UnknownTraceError("is neither text in UTF-8 nor gzip") from None
     return _of_header(header)

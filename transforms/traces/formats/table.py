@@ -7,7 +7,7 @@ form. Sessions must be named. What the columns mean is settled by their arithmet
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from transforms.traces.dialect import (
@@ -28,11 +28,13 @@ from transforms.traces.formats.columns import (
     EITHER_MEANING,
     HOLDS_CACHED,
     REQUIRED,
+    THOUGHTS,
     Columns,
     columns_of,
+    normal,
     rivals,
 )
-from transforms.traces.formats.values import UnknownTraceError, csv_text, json_rows, moment, number, whole
+from transforms.traces.formats.values import UnknownTraceError, csv_text, delimiter_of, json_rows, moment, number, whole
 from transforms.traces.formats.weka import pause_kind
 from transforms.traces.requests import Asked, Counts, PauseKind, Reading, Request
 
@@ -68,7 +70,9 @@ def settle_json(lines: Iterable[bytes], asked: Asked) -> Reading:
 
 def csv_rows(lines: Iterable[bytes], counts: Counts) -> Rows:
     """The rows of a CSV file by the names of its header."""
-    rows = csv.reader(csv_text(lines))
+    texts = csv_text(lines)
+    first = next(texts, "")
+    rows = csv.reader(chain([first], texts), delimiter=delimiter_of(first))
     header = [name.strip() for name in next(rows, [])]
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
@@ -112,6 +116,7 @@ def settle_rows(lines: Iterable[bytes], asked: Asked, rows_of: RowReader, *, tit
         raise UnknownTraceError(f"is a {title} without a column {missing_columns(header)}")
     _refuse_rivals(columns, header, probe)
     _refuse_likely(columns)
+    _refuse_thoughts(columns, probe)
     as_they_stand = partial(_requests, columns=columns, holds_cached=_holds_cached(columns, probe))
     unit, notes = _start_unit(columns, probe, probed(as_they_stand(probe, Counts(), start_unit=None)), asked)
     read = probed(as_they_stand(probe, Counts(), start_unit=unit))
@@ -154,6 +159,24 @@ def _refuse_likely(columns: Columns) -> None:
             f"has a column {name} that may be {meaning} and is not known: name it {wanted}, or leave it out"
             f" (known are {', '.join(known[:6])} …)"
         )
+
+
+def _refuse_thoughts(columns: Columns, probe: Sequence[Mapping[str, Any]]) -> None:
+    """Tokens of reasoning that are more than the output are not in it."""
+    for name in columns.unread:
+        if not THOUGHTS.search(normal(name)):
+            continue
+        pairs = [(number(row.get(name)), number(row.get(columns.given["output"]))) for row in probe]
+        told = [(thought, output) for thought, output in pairs if thought and output is not None]
+        more = sum(thought > output for thought, output in told)
+        if more > _NOT_IN_OUTPUT * len(told):
+            raise UnknownTraceError(
+                f"has more tokens in {name} than in {columns.given['output']}, in {more:,} of {len(told):,} rows: the"
+                " output leaves them out. Give the sum of both as output_tokens"
+            )
+
+
+_NOT_IN_OUTPUT: Final = 0.05
 
 
 def _holds_cached(columns: Columns, probe: Sequence[Mapping[str, Any]]) -> bool:

@@ -121,6 +121,11 @@ def csv_text(lines: Iterable[bytes]) -> Iterator[str]:
         yield text if number_of_line else text.removeprefix("\ufeff")
 
 
+def delimiter_of(header: str) -> str:
+    """What parts the cells of a table: a comma, or a semicolon or tab where the header has more of them."""
+    return max((",", ";", "\t"), key=header.count)
+
+
 def mappings(value: object) -> list[dict[str, Any]]:
     """The objects of a list; empty where there is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
