@@ -1,0 +1,101 @@
+"""What is expected of an engine before a row of it was seen: learnt from fits of other deployments.
+
+The logarithm of each parameter is a mean and a sum of effects of what deployments have in common (engine, vendor, GPU,
+width of the weights, mode, drafts, attention parallelism); effects are shrunk towards none (ridge).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from transforms.calibration.parameters import NAMES, SPREAD, TYPICAL, Array, place
+
+#: Strength of the shrinkage, in deployments: a trait that so many have keeps half of its effect.
+SHRINKAGE: Final = 1.5
+#: Weight of deployments of the other serving mode.
+OTHER_MODE: Final = 0.3
+#: Parameters vary together in part: what is kept of their covariances.
+KEPT_COVARIANCE: Final = 0.5
+#: Spreads are those left over after the effects, so much wider, and at least the floor.
+WIDENED: Final = 1.1
+LEAST_SPREAD: Final = 0.12
+#: A single deployment is no further from the rest than this, in logarithms, where the spread is measured.
+FURTHEST: Final = 2.0
+OUTER_QUANTILES: Final = (0.03, 0.97)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Logarithms of the parameters as expected, and their covariance."""
+
+    logs: Array
+    covariance: Array
+
+
+@dataclass(frozen=True)
+class Example:
+    """A deployment whose parameters are known: ``key`` is the same in all its dates, which share one weight."""
+
+    key: str
+    traits: tuple[str, ...]
+    logs: Array
+
+
+def typical_prior() -> Prior:
+    """Where nothing was learnt: round figures, each with its own spread."""
+    return Prior(TYPICAL.copy(), np.diag(SPREAD**2))
+
+
+@dataclass(frozen=True)
+class LearntPriors:
+    """Means, effects by trait, and covariance: of each serving mode."""
+
+    logs: dict[str, Array]
+    effects: dict[str, dict[str, Array]]
+    covariance: dict[str, Array]
+    deployments: int
+
+    def prior(self, traits: Sequence[str]) -> Prior:
+        """What is expected of a deployment with these traits; those never seen have no effect."""
+        mode = "mode disagg" if "mode disagg" in traits else "mode agg"
+        logs = self.logs[mode].copy()
+        for trait in traits:
+            logs = logs + self.effects[mode].get(trait, 0.0)
+        return Prior(logs, self.covariance[mode])
+
+
+def learn_priors(examples: Sequence[Example]) -> LearntPriors:
+    """Priors from fits of deployments; the more dates one has, the less each counts."""
+    keys = [each.key for each in examples]
+    times = {key: keys.count(key) for key in set(keys)}
+    logs = np.array([each.logs for each in examples])
+    names = sorted({trait for each in examples for trait in each.traits})
+    has = np.array([[float(name in each.traits) for name in names] for each in examples])
+    drafted = np.array(["drafts yes" in each.traits for each in examples])
+    means, effects, covariances = {}, {}, {}
+    for mode in ("mode agg", "mode disagg"):
+        same = np.array([mode in each.traits for each in examples])
+        weight = np.array([1.0 / times[key] for key in keys]) * np.where(same, 1.0, OTHER_MODE)
+        means[mode], of_traits, covariances[mode] = _learn(logs, has, weight, drafted)
+        effects[mode] = dict(zip(names, of_traits, strict=True))
+    return LearntPriors(means, effects, covariances, len(times))
+
+
+def _learn(logs: Array, has: Array, weight: Array, drafted: Array) -> tuple[Array, Array, Array]:
+    accepted = place("accepted_tokens")
+    low, high = np.quantile(logs, OUTER_QUANTILES, axis=0)
+    mean = np.average(np.clip(logs, low, high), axis=0, weights=weight)
+    mean[accepted] = np.average(logs[drafted, accepted], weights=weight[drafted]) if drafted.any() else TYPICAL[accepted]
+    apart = logs - mean
+    apart[~drafted, accepted] = 0.0
+    gram = (has * weight[:, None]).T @ has + SHRINKAGE * np.eye(has.shape[1])
+    effects = np.linalg.solve(gram, (has * weight[:, None]).T @ apart)
+    left = np.clip(apart - has @ effects, -FURTHEST, FURTHEST)
+    covariance = (left * weight[:, None]).T @ left / weight.sum() * WIDENED
+    spread = np.average(left[drafted, accepted] ** 2, weights=weight[drafted]) * WIDENED if drafted.any() else 0.0
+    covariance[accepted, :] = covariance[:, accepted] = 0.0
+    covariance[accepted, accepted] = max(spread, 0.15**2)
+    own = np.diag(np.diag(covariance))
+    return mean, effects, KEPT_COVARIANCE * covariance + (1 - KEPT_COVARIANCE) * own + LEAST_SPREAD**2 * np.eye(len(NAMES))
