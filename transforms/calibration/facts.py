@@ -11,9 +11,9 @@ import polars as pl
 
 from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
-from transforms.agent_points.gpu import Gpu
-from transforms.agent_points.private import add_private_columns
-from transforms.agent_points.rows import Rows
+from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.lookups import add_private_columns
+from transforms.agent_points.rows.rows import Rows
 from transforms.calibration.parameters import Array
 from transforms.equations import kv_memory as kv
 from transforms.numbers import Number

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from transforms.calibration.facts import Facts, Load
@@ -11,9 +12,11 @@ from transforms.calibration.parameters import NAMES, WIDEST_FACTOR, Array, place
 from transforms.calibration.prior import Prior
 from transforms.calibration.step_model import Served, Work, excess, prefill_s, serve, served_at
 
-#: Spread of the logarithm of what a load generator reports of one load.
-TPOT_SPREAD: Final = 0.08
+#: Spreads of the logarithms of what one load gives: of its latency least, as what a scheduler takes from the first token
+#: it gives to the others.
+TPOT_SPREAD: Final = 0.15
 TTFT_SPREAD: Final = 0.2
+LATENCY_SPREAD: Final = 0.06
 #: A residual of so many spreads counts in full, larger ones less (soft L1).
 ROBUST_FROM: Final = 1.0
 _STEP: Final = 1e-4
@@ -28,7 +31,15 @@ class Measured:
     ttft_s: Array
     tpot_s: Array
 
-    def take(self, which: Array) -> "Measured":
+    @property
+    def latency_s(self) -> Array:
+        """``TTFT + TPOT * (OSL - 1)``."""
+        return self.ttft_s + self.tpot_s * np.maximum(self.load.output_tokens - 1.0, 0.0)
+
+    def __len__(self) -> int:
+        return len(self.ttft_s)
+
+    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> "Measured":
         """Those of the loads."""
         cached = self.load.cached_tokens
         load = Load(
@@ -72,7 +83,8 @@ def fit(measured: Measured, facts: Facts, prior: Prior) -> Fitted:
     root = np.linalg.cholesky(np.linalg.inv(prior.covariance[np.ix_(free, free)])).T
     work = Work.of_load(measured.load, facts)
     log_ttft, log_tpot = np.log(measured.ttft_s), np.log(measured.tpot_s)
-    rows = 2 * len(log_ttft)
+    log_latency = np.log(measured.ttft_s + measured.tpot_s * work.later_tokens)
+    rows = 3 * len(log_ttft)
 
     def full(x: Array) -> Array:
         logs = expected.copy()
@@ -81,12 +93,19 @@ def fit(measured: Measured, facts: Facts, prior: Prior) -> Fitted:
 
     def residuals(x: Array) -> Array:
         served = serve(work, facts, values_of(full(x)))
-        of_rows = ((np.log(served.tpot_s) - log_tpot) / TPOT_SPREAD, (np.log(served.ttft_s) - log_ttft) / TTFT_SPREAD)
+        off_latency = np.log(served.ttft_s + served.tpot_s * work.later_tokens) - log_latency
+        of_rows = (
+            (np.log(served.tpot_s) - log_tpot) / TPOT_SPREAD,
+            (np.log(served.ttft_s) - log_ttft) / TTFT_SPREAD,
+            off_latency / LATENCY_SPREAD,
+        )
         return np.concatenate([*of_rows, root @ (x - expected[free])])
 
     def jacobian(x: Array) -> Array:
-        ttft, tpot, _ = sensitivities(full(x), work, facts, free)
-        return np.concatenate([tpot / TPOT_SPREAD, ttft / TTFT_SPREAD, root])
+        ttft, tpot, served = sensitivities(full(x), work, facts, free)
+        first = (served.ttft_s / (served.ttft_s + served.tpot_s * work.later_tokens))[:, None]
+        latency = first * ttft + (1.0 - first) * tpot
+        return np.concatenate([tpot / TPOT_SPREAD, ttft / TTFT_SPREAD, latency / LATENCY_SPREAD, root])
 
     def robust(squares: Array) -> Array:
         """Soft L1 of the rows; the prior counts in full."""
