@@ -68,7 +68,10 @@ class Calibration:
 
 def deployment_columns(points: pl.DataFrame) -> list[str]:
     """The columns that are alike in all rows of one deployment."""
-    return [*(name for name in CONFIGURATION if name not in _OF_A_RUN), *([_SETTING] if _SETTING in points.columns else [])]
+    return [
+        *(name for name in CONFIGURATION if name not in _OF_A_RUN),
+        *([_SETTING] if _SETTING in points.columns else []),
+    ]
 
 
 def measured_loads(rows: pl.DataFrame) -> Measured:
@@ -98,7 +101,7 @@ def calibrate(deployment: Deployment, priors: LearntPriors) -> Calibration:
     found = refusals(measured, facts.disaggregated)
     kept = _without(np.arange(len(measured)), found)
     errors = left_out_errors(measured.take(kept), facts, prior)
-    off = [(int(kept[row]), *why) for row, *why in off_the_rest(errors[0], measured.take(kept))]
+    off = [(int(kept[row]), why, detail) for row, why, detail in off_the_rest(errors[0], measured.take(kept))]
     if off:
         kept = _without(np.arange(len(measured)), found := sorted([*found, *off]))
         errors = left_out_errors(measured.take(kept), facts, prior)

@@ -76,7 +76,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine fitted to a deployment's rows; ``latency_left`` and ``ttft_left`` are what fits leave, in logarithms."""
+    """An engine fitted to a deployment's rows; ``*_left`` is what fits leave of the figure, in logarithms."""
 
     facts: Facts
     fitted: Fitted
@@ -117,7 +117,7 @@ class Engine:
         """How far loads and contexts lie beyond those seen, as an error of the model."""
 
         def outside(values: Array, low: float, high: float) -> Array:
-            return np.maximum(np.log(values / high), 0.0) + np.maximum(np.log(low / values), 0.0)
+            return np.asarray(np.maximum(np.log(values / high), 0.0) + np.maximum(np.log(low / values), 0.0))
 
         seen = self.seen
         loads = outside(in_flight, seen.least_in_flight, seen.most_in_flight)
@@ -125,9 +125,7 @@ class Engine:
         return np.hypot(BEYOND_LOADS * loads, BEYOND_CONTEXTS * contexts)
 
 
-def fit_engine(
-    measured: Measured, facts: Facts, prior: Prior, errors: tuple[Array, Array] | None = None
-) -> Engine:
+def fit_engine(measured: Measured, facts: Facts, prior: Prior, errors: tuple[Array, Array] | None = None) -> Engine:
     """The engine of some rows of one deployment; what fits leave is measured by leaving each row out (``errors``)."""
     latency, ttft = left_out_errors(measured, facts, prior) if errors is None else errors
     return Engine(
@@ -141,7 +139,7 @@ def prior_engine(facts: Facts, prior: Prior, left: float = 0.2) -> Engine:
     free = free_parameters(facts)
     covariance = np.zeros_like(prior.covariance)
     covariance[np.ix_(free, free)] = prior.covariance[np.ix_(free, free)]
-    anything = Seen(0.0, np.inf, 0.0, np.inf)
+    anything = Seen(1e-9, 1e18, 1e-9, 1e18)
     return Engine(facts, Fitted(expected_logs(prior, facts), covariance), anything, 0, left, 2 * left)
 
 

@@ -12,8 +12,8 @@ from transforms.calibration.parameters import NAMES, WIDEST_FACTOR, Array, place
 from transforms.calibration.prior import Prior
 from transforms.calibration.step_model import Served, Work, excess, prefill_s, serve, served_at
 
-#: Spreads of the logarithms of what one load gives: of its latency least, as what a scheduler takes from the first token
-#: it gives to the others.
+#: Spreads of the logarithms of what one load gives: of its latency least, as what a scheduler takes from the first
+#: token it gives to the others.
 TPOT_SPREAD: Final = 0.15
 TTFT_SPREAD: Final = 0.2
 LATENCY_SPREAD: Final = 0.06
@@ -117,7 +117,9 @@ def fit(measured: Measured, facts: Facts, prior: Prior) -> Fitted:
     widest = np.log(WIDEST_FACTOR)
     start = expected[free]
     found = least_squares(
-        residuals, start, jac=jacobian, loss=robust, f_scale=ROBUST_FROM, max_nfev=_EVALUATIONS,
+        residuals, start, jac=jacobian,
+        loss=robust,  # type: ignore[arg-type] # the stub wants one row of figures, SciPy takes three
+        f_scale=ROBUST_FROM, max_nfev=_EVALUATIONS,
         bounds=(start - widest, start + widest), x_scale=np.sqrt(np.diag(prior.covariance))[free], xtol=1e-5, ftol=1e-5,
     )  # fmt: skip
     slopes = jacobian(found.x)
@@ -153,5 +155,3 @@ def _log_figures(busy: Array, logs: Array, work: Work, facts: Facts) -> tuple[Ar
     figures = np.log(served.ttft_s), np.log(served.tpot_s), excess(busy, prefill, work, facts, p)
     ttft, tpot, off = np.broadcast_arrays(*figures)
     return ttft, tpot, off
-
-

@@ -34,7 +34,7 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
     "prefill_fraction": Parameter("", 0.25, 0.6, "prefill runs at {:.0f} % of peak FLOP/s", 100),
     "attention_ratio": Parameter("", 0.8, 0.5, "attention of a prefill runs at {:.2f} times the share of its products"),
     "displaced": Parameter("", 1.0, 0.3, "a prefill keeps decoding from running for {:.2f} times as long as it takes"),
-    "queue": Parameter("", 0.5, 1.0, "prompts queue {:.2f} times as long as if half of the root of the others came at once"),
+    "queue": Parameter("", 0.5, 1.0, "prompts queue for {:.2f} times half of the root of the others' prefills"),
     "accepted_tokens": Parameter("", 2.2, 0.3, "a step yields {:.2f} tokens of a request"),
 }  # fmt: skip
 NAMES: Final = tuple(PARAMETERS)

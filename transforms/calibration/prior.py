@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from transforms.calibration.parameters import NAMES, SPREAD, TYPICAL, Array, place
+
+Flags = npt.NDArray[np.bool_]
 
 #: Strength of the shrinkage, in deployments: a trait that so many have keeps half of its effect.
 SHRINKAGE: Final = 1.5
@@ -73,7 +76,7 @@ def learn_priors(examples: Sequence[Example]) -> LearntPriors:
     logs = np.array([each.logs for each in examples])
     names = sorted({trait for each in examples for trait in each.traits})
     has = np.array([[float(name in each.traits) for name in names] for each in examples])
-    drafted = np.array(["drafts yes" in each.traits for each in examples])
+    drafted: Flags = np.array(["drafts yes" in each.traits for each in examples])
     means, effects, covariances = {}, {}, {}
     for mode in ("mode agg", "mode disagg"):
         same = np.array([mode in each.traits for each in examples])
@@ -83,19 +86,22 @@ def learn_priors(examples: Sequence[Example]) -> LearntPriors:
     return LearntPriors(means, effects, covariances, len(times))
 
 
-def _learn(logs: Array, has: Array, weight: Array, drafted: Array) -> tuple[Array, Array, Array]:
+def _learn(logs: Array, has: Array, weight: Array, drafted: Flags) -> tuple[Array, Array, Array]:
     accepted = place("accepted_tokens")
     low, high = np.quantile(logs, OUTER_QUANTILES, axis=0)
-    mean = np.average(np.clip(logs, low, high), axis=0, weights=weight)
-    mean[accepted] = np.average(logs[drafted, accepted], weights=weight[drafted]) if drafted.any() else TYPICAL[accepted]
+    mean = np.asarray(np.average(np.clip(logs, low, high), axis=0, weights=weight), np.float64)
+    mean[accepted] = (
+        np.average(logs[drafted, accepted], weights=weight[drafted]) if drafted.any() else TYPICAL[accepted]
+    )
     apart = logs - mean
     apart[~drafted, accepted] = 0.0
     gram = (has * weight[:, None]).T @ has + SHRINKAGE * np.eye(has.shape[1])
-    effects = np.linalg.solve(gram, (has * weight[:, None]).T @ apart)
+    effects: Array = np.linalg.solve(gram, (has * weight[:, None]).T @ apart)
     left = np.clip(apart - has @ effects, -FURTHEST, FURTHEST)
-    covariance = (left * weight[:, None]).T @ left / weight.sum() * WIDENED
+    covariance: Array = (left * weight[:, None]).T @ left / weight.sum() * WIDENED
     spread = np.average(left[drafted, accepted] ** 2, weights=weight[drafted]) * WIDENED if drafted.any() else 0.0
     covariance[accepted, :] = covariance[:, accepted] = 0.0
     covariance[accepted, accepted] = max(spread, 0.15**2)
     own = np.diag(np.diag(covariance))
-    return mean, effects, KEPT_COVARIANCE * covariance + (1 - KEPT_COVARIANCE) * own + LEAST_SPREAD**2 * np.eye(len(NAMES))
+    together = KEPT_COVARIANCE * covariance + (1 - KEPT_COVARIANCE) * own
+    return mean, effects, np.asarray(together + LEAST_SPREAD**2 * np.eye(len(NAMES)))

@@ -37,26 +37,29 @@ def would_lockstep(work: Work, facts: Facts, p: dict[str, Array]) -> npt.NDArray
 
 def refusals(measured: Measured, disaggregated: bool) -> list[tuple[int, str, str]]:
     """Row, reason and what is wrong, of the rows that are refused. A pool of prefills of its own knows no lockstep."""
-    found = []
+    found: list[tuple[int, str, str]] = []
     if not disaggregated:
         load = measured.load
-        for row in np.flatnonzero(lockstep(measured)):
-            found.append((
+        found += [
+            (
                 int(row),
                 "lockstep",
                 f"{load.in_flight[row]:g} requests prefill together and then decode together: the prefills take longer "
                 f"than {load.output_tokens[row]:g} decode steps; measure with more output tokens or fewer requests",
-            ))  # fmt: skip
+            )
+            for row in np.flatnonzero(lockstep(measured))
+        ]
     refused = {row for row, _, _ in found}
     found += [each for each in _contradictory(measured) if each[0] not in refused]
     return sorted(found)
 
 
 def _contradictory(measured: Measured) -> list[tuple[int, str, str]]:
-    load, found = measured.load, []
+    load = measured.load
+    found: list[tuple[int, str, str]] = []
     keys = np.stack([load.in_flight, load.input_tokens, load.output_tokens])
     for row in range(len(measured)):
-        same = np.all(np.abs(keys / keys[:, row : row + 1] - 1.0) < 1e-3, axis=0)
+        same: npt.NDArray[np.bool_] = np.all(np.abs(keys / keys[:, row : row + 1] - 1.0) < 1e-3, axis=0)
         slowest, fastest = measured.latency_s[same].max(), measured.latency_s[same].min()
         if slowest > SAME_LOAD_FACTOR * fastest:
             found.append((

@@ -5,7 +5,7 @@ In a replica of N requests in flight X are answered a second, b decode and the o
 decoding, so that ``TPOT = step(b) / (accepted * (1 - displaced * u))`` with ``u = X * P``. Times in seconds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,8 @@ from transforms.calibration.parameters import Array
 
 #: The share of its time that a prefill pool is busy stays below one.
 BUSIEST: Final = 0.9995
+#: So near to what there is prefills take all of the time.
+FULL: Final = 1e-6
 #: Halvings: the load is found within 1e-9 of all there is.
 HALVINGS: Final = 30
 #: At least so much of the time is left for decoding.
@@ -77,7 +79,7 @@ def step_s(decoding: Array, attention_s: Array, facts: Facts, p: dict[str, Array
     touched = facts.touched(np.maximum(decoding, 1.0) * (1.0 + facts.drafts))
     weights = facts.non_expert_read_s + facts.experts_read_s * touched
     attention = of_rank * attention_s / p["kv_read_fraction"]
-    return p["step_s"] + weights / p["weight_read_fraction"] + attention + p["request_s"] * of_rank
+    return np.asarray(p["step_s"] + weights / p["weight_read_fraction"] + attention + p["request_s"] * of_rank)
 
 
 def serve(work: Work, facts: Facts, p: dict[str, Array]) -> Served:
@@ -89,7 +91,11 @@ def serve(work: Work, facts: Facts, p: dict[str, Array]) -> Served:
         busy = (low + high) / 2
         over = excess(busy, prefill, work, facts, p) > 0
         high, low = np.where(over, busy, high), np.where(over, low, busy)
-    return served_at((low + high) / 2, prefill, work, facts, p)
+    served = served_at((low + high) / 2, prefill, work, facts, p)
+    # where prefills take all of the time there are, the others wait for theirs
+    waited = work.in_flight / served.requests_per_s - served.tpot_s * work.later_tokens
+    full = served.busy > (1.0 - FULL) * most
+    return replace(served, ttft_s=np.where(full, np.maximum(served.ttft_s, waited), served.ttft_s))
 
 
 def excess(busy: Array, prefill: Array, work: Work, facts: Facts, p: dict[str, Array]) -> Array:
@@ -109,7 +115,7 @@ def served_at(busy: Array, prefill: Array, work: Work, facts: Facts, p: dict[str
 
 
 def _queue_s(busy: Array, prefill: Array, work: Work, facts: Facts, p: dict[str, Array]) -> Array:
-    """The wait for prefills in front: as in M/D/1 before a pool of their own; else bursts of requests that end together.
+    """The wait for prefills in front: as in M/D/1 before a pool of their own; else bursts that end together.
 
     A request never waits for more than one prefill of each other request.
     """

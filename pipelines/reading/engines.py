@@ -1,0 +1,91 @@
+"""The priors of engines that ship with the program, and files of engines that were calibrated."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import yaml
+from pydantic import ValidationError
+
+from pipelines.reading.catalogues import SHIPPED
+from schemas.engines import EnginePriors, EnginesFile, ModePrior
+from schemas.errors import UserError
+from schemas.sentences import explain
+from transforms.calibration.parameters import NAMES
+from transforms.calibration.prior import LearntPriors
+
+PRIORS_FILE = SHIPPED / "engine_priors.yaml"
+_MOST_BYTES = 50_000_000
+
+
+@cache
+def load_priors() -> LearntPriors:
+    """What is expected of engines, as shipped."""
+    said = EnginePriors.model_validate(yaml.safe_load(PRIORS_FILE.read_text(encoding="utf-8")))
+    modes = {"mode agg": said.agg, "mode disagg": said.disagg}
+    return LearntPriors(
+        logs={mode: _logs(each.typical) for mode, each in modes.items()},
+        effects={
+            mode: {trait: _logs(dict.fromkeys(NAMES, 1.0) | dict(own)) for trait, own in each.factors.items()}
+            for mode, each in modes.items()
+        },
+        covariance={mode: np.array(each.covariance) for mode, each in modes.items()},
+        deployments=said.deployments,
+    )  # fmt: skip
+
+
+def priors_as_text(priors: LearntPriors, source: str) -> str:
+    """The file ``data/engine_priors.yaml``."""
+    modes = {
+        mode.removeprefix("mode "): ModePrior(
+            typical=_values(priors.logs[mode]),
+            factors={
+                trait: {name: value for name, value in _values(effect).items() if abs(value - 1.0) >= 0.01}
+                for trait, effect in priors.effects[mode].items()
+            },
+            covariance=tuple(tuple(float(f"{each:.3g}") for each in row) for row in priors.covariance[mode].tolist()),
+        )
+        for mode in priors.logs
+    }
+    said = EnginePriors(source=source, deployments=priors.deployments, **modes)
+    return as_yaml(said.model_dump(mode="json"))
+
+
+def load_engines(path: Path) -> EnginesFile:
+    """The engines of a file that ``calibrate`` wrote. Raises ``UserError`` where it is none."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UserError(f"{path} is too large for a file of engines.")
+        return EnginesFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as fault:
+        raise UserError(f"{path} cannot be read: {fault.strerror}.") from fault
+    except (yaml.YAMLError, UnicodeDecodeError) as fault:
+        raise UserError(f"{path} is no YAML file: write it with `agent-pareto calibrate --out FILE`.") from fault
+    except ValidationError as fault:
+        problems = explain(fault, EnginesFile, None)
+        raise UserError(f"{path} is no file of engines: {problems[0].sentence}") from fault
+
+
+def as_yaml(value: object) -> str:
+    """YAML with rows of numbers on one line each."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Lists of plain values stand on one line."""
+
+
+def _represent_list(dumper: yaml.SafeDumper, values: list[object]) -> yaml.Node:
+    plain = all(isinstance(each, int | float) for each in values)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=plain)
+
+
+_Dumper.add_representer(list, _represent_list)
+
+
+def _logs(values: dict[str, float]) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    return np.log([values[name] for name in NAMES])
+
+
+def _values(logs: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> dict[str, float]:
+    return {name: float(f"{np.exp(log):.4g}") for name, log in zip(NAMES, logs.tolist(), strict=True)}
