@@ -120,7 +120,7 @@ def compute(jobs: Sequence[Job], place: Workplace) -> list[PartitionRecord]:
     for job in jobs:
         for carried in _carry_job(job, place):
             batch.append(carried)
-            if sum(each.agent_points.height for each in batch) >= BATCH_ROWS:
+            if sum(carried.agent_points.height for carried in batch) >= BATCH_ROWS:
                 records += _write_batch(batch, place.release)
                 batch.clear()
         progress().advance(CARRYING)

@@ -58,7 +58,7 @@ LINKING_THREADS = 8
 
 
 @dataclass(frozen=True)
-class Found:
+class BuildSources:
     """What a build is made from: the catalogues, and the files, which are not parsed yet."""
 
     options: BuildOptions
@@ -118,7 +118,7 @@ class Division:
     damaged: int
 
 
-def find(options: BuildOptions) -> Found:
+def find(options: BuildOptions) -> BuildSources:
     """The catalogues and the files that the options name. Raises ``UserError`` for what is not there or wrong."""
     if options.evaluation is not None:
         load_evaluation(options.evaluation)  # a wrong file is said before the work begins
@@ -133,7 +133,7 @@ def find(options: BuildOptions) -> Found:
     files = find_files((SHIPPED_TABLES,) if options.uses_shipped_tables else options.tables)
     if options.source is not None:
         files += ask_aiconfigurator(options, scenarios, hardware, models)
-    return Found(
+    return BuildSources(
         options,
         with_prices(hardware, prices),
         models,
@@ -148,25 +148,25 @@ def prepare_if_changed(options: BuildOptions, previous: Previous | None, threads
 
     Raises ``UserError`` where nothing can be built from them.
     """
-    found = find(options)
-    same = previous is not None and previous.inputs_sha256 == found.inputs_sha256 and previous.is_whole
+    sources = find(options)
+    same = previous is not None and previous.inputs_sha256 == sources.inputs_sha256 and previous.is_whole
     if same and previous is not None and not (options.strict and previous.faults):
         return None
-    prepared = read(found, threads)
-    as_seen = all(account.sha256 == found.seen[account.path][0] for account in prepared.inputs.accounts)
+    prepared = read(sources, threads)
+    as_seen = all(account.sha256 == sources.seen[account.path][0] for account in prepared.inputs.accounts)
     # a file that has changed since it was seen: the next build must look again
-    prepared.inputs_sha256 = found.inputs_sha256 if as_seen else ""
+    prepared.inputs_sha256 = sources.inputs_sha256 if as_seen else ""
     return prepared
 
 
-def read(found: Found, threads: int | None = None) -> Prepared:
+def read(sources: BuildSources, threads: int | None = None) -> Prepared:
     """Reads and judges the files, so many at a time; without ``threads`` as many as the machine can."""
-    options = found.options
-    progress().start(READING, len(found.files))
+    options = sources.options
+    progress().start(READING, len(sources.files))
     inputs = read_inputs(
-        found.files,
-        found.hardware,
-        found.models,
+        sources.files,
+        sources.hardware,
+        sources.models,
         on_file=lambda shown: progress().advance(READING),
         threads=threads,
     )
@@ -174,7 +174,7 @@ def read(found: Found, threads: int | None = None) -> Prepared:
         raise UserError(f"Nothing was published, because of --strict:\n{faults_in_words(inputs)}")
     if inputs.serving_points.is_empty():
         raise UserError(f"No row of the tables can be used; nothing was published.\n{faults_in_words(inputs)}")
-    return Prepared(options, found.hardware, found.models, found.scenarios, inputs, found.prices)
+    return Prepared(options, sources.hardware, sources.models, sources.scenarios, inputs, sources.prices)
 
 
 def synthesize(prepared: Prepared) -> pl.DataFrame:

@@ -70,8 +70,8 @@ def frontier_command(
     with open_lake(lake) as connection:
 
         def slug(given: str, kind: str) -> str:
-            known = connection.query(f"select distinct {kind} from agent_points").rows()
-            return _slug([str(row[0]) for row in known], given, kind)
+            slugs = connection.query(f"select distinct {kind} from agent_points").rows()
+            return _slug([str(row[0]) for row in slugs], given, kind)
 
         gpus = list(dict.fromkeys(slug(given, "hardware") for given in hardware))
         model, scenario = slug(model, "model"), slug(scenario, "scenario")
@@ -81,14 +81,14 @@ def frontier_command(
     best = [point for point in points if point["on_frontier"]]
     missing = [gpu for gpu in gpus if gpu not in {point["hardware"] for point in best}]
     for gpu in missing:
-        said = (
+        sentence = (
             f"No feasible point of {model} on {gpu} at {scenario}; see why with: agent-pareto query "
             '"select infeasible_reason, count(*) from agent_points where '
             f"hardware = '{gpu}' and model = '{model}' and scenario = '{scenario}' group by 1\""
         )
         if len(missing) == len(gpus):
-            raise UserError(said)
-        typer.echo(said, err=True)
+            raise UserError(sentence)
+        typer.echo(sentence, err=True)
     if figures:
         from pipelines.answering.figures import frontier_spec, write_figure
 
@@ -112,9 +112,10 @@ def _slug(slugs: list[str], name: str, kind: str) -> str:
 
     if name in slugs:
         return name
-    found = load_hardware().lookup(name) if kind == "hardware" else None
-    meant = load_models().lookup(name) if kind == "model" else found
-    return slug_in_lake(slugs, name, None if meant is None else meant.slug, kind)
+    entry = (
+        load_hardware().lookup(name) if kind == "hardware" else load_models().lookup(name) if kind == "model" else None
+    )
+    return slug_in_lake(slugs, name, None if entry is None else entry.slug, kind)
 
 
 def _cell(value: object) -> str:

@@ -69,8 +69,8 @@ def _first(lake: LakeQuery, agents: dict[str, dict[str, dict[str, int]]]) -> dic
         model: next(iter(scenarios.values())) for model, scenarios in agents.items()
     }
     model = max(covered, key=lambda name: (len(covered[name]), sum(covered[name].values())))
-    known = [str(row[0]) for row in lake.query("select scenario from scenarios").rows()]
-    scenario = next(slug for slug in (*known, *agents[model]) if slug in agents[model])
+    scenarios = [str(row[0]) for row in lake.query("select scenario from scenarios").rows()]
+    scenario = next(slug for slug in (*scenarios, *agents[model]) if slug in agents[model])
     catalogue = [str(row[0]) for row in lake.query("select hardware from hardware").rows()]
     order = {gpu: place for place, gpu in enumerate(catalogue)}
     there = [gpu for gpu in covered[model] if gpu in agents[model][scenario]] or list(agents[model][scenario])

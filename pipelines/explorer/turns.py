@@ -64,9 +64,9 @@ class Turns:
     def differences(self, hardware: str, model: str, scenario: str, published: pl.DataFrame) -> pl.DataFrame:
         """``ON_HIT`` and ``ON_MISS`` of each published row, in their order; NULL at interpolated ones and of mixes."""
         asked, keyed = self._scenario(scenario), published.with_columns(hardware=pl.lit(hardware))
-        found = turn_differences(self._prepared(hardware, model), asked, keyed).drop("hardware")
+        differences = turn_differences(self._prepared(hardware, model), asked, keyed).drop("hardware")
         rows = published.select("point_id", "turn_latency_ms", "transfer_method").join(
-            found, on="point_id", how="left", maintain_order="left"
+            differences, on="point_id", how="left", maintain_order="left"
         )
         c = pl.col
         as_published = (c("carried_latency_ms") / c("turn_latency_ms") - 1).abs() <= TOLERANCE

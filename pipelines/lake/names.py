@@ -14,5 +14,6 @@ def slug_in_lake(slugs: Collection[str], name: str, meant: str | None, kind: str
     for slug in (name, meant):
         if slug is not None and slug in slugs:
             return slug
-    known = sorted(slugs)
-    raise UserError(f"The lake has no {kind} {name!r}.{did_you_mean(name, known)} It has: {', '.join(known)}.")
+    raise UserError(
+        f"The lake has no {kind} {name!r}.{did_you_mean(name, sorted(slugs))} It has: {', '.join(sorted(slugs))}."
+    )

@@ -40,9 +40,9 @@ def answer_all(
         ) from error
 
     def answer(question: Question) -> FoundFile:
-        found = _answer(question, program, cache)
+        table = _answer(question, program, cache)
         on_answer()
-        return found
+        return table
 
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
         try:

@@ -35,7 +35,7 @@ def find_program(named: Path | None) -> Program:
 
     Raises ``UserError`` where there is none.
     """
-    return _what_it_knows(find_python(named))
+    return _supported_by(find_python(named))
 
 
 def find_python(named: Path | None) -> Path:
@@ -64,13 +64,13 @@ def _python_of(named: Path) -> Path:
     raise UserError(f"--aiconfigurator: there is no Python in {named}; name an environment, or its Python.")
 
 
-def _what_it_knows(python: Path) -> Program:
+def _supported_by(python: Path) -> Program:
     try:
         run = subprocess.run(
             [python, WORKER, "known"], capture_output=True, text=True, env=environment(python), stdin=subprocess.DEVNULL
         )
-        known = json.loads(run.stdout.splitlines()[-1])
-        return Program(python, known["version"], known["systems"], known["models"])
+        supported = json.loads(run.stdout.splitlines()[-1])
+        return Program(python, supported["version"], supported["systems"], supported["models"])
     except OSError as error:
         raise UserError(f"--aiconfigurator: {python} cannot be run: {error.strerror or error}.") from error
     except (ValueError, KeyError, IndexError, TypeError):

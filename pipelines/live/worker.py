@@ -46,12 +46,12 @@ def answer(question: dict[str, Any]) -> Any:
     if question["serving_mode"] == "agg":
         frames = [_sweep(task) for task in tasks.values()]
     else:
-        found = pandas.concat([task.run() for task in tasks.values()])
-        found = found[found["(p)cp"] == 1]  # a single deployment cannot be asked with another
-        if found.empty:
+        rows = pandas.concat([task.run() for task in tasks.values()])
+        rows = rows[rows["(p)cp"] == 1]  # a single deployment cannot be asked with another
+        if rows.empty:
             raise NoAnswerError("no pair of prefill and decode workers fits these GPUs")
-        shapes = found[[f"{pool}{name}" for pool, _ in POOLS for name in _SHAPE]].drop_duplicates()
-        frames = [pandas.DataFrame(_priced(tasks.values(), shapes.to_dict("records")), columns=found.columns)]
+        shapes = rows[[f"{pool}{name}" for pool, _ in POOLS for name in _SHAPE]].drop_duplicates()
+        frames = [pandas.DataFrame(_priced(tasks.values(), shapes.to_dict("records")), columns=rows.columns)]
     table = pandas.concat(frames)
     mode = getattr(next(iter(tasks.values())), "database_mode", None)
     if mode is not None:  # what the kernel times were taken from

@@ -74,8 +74,8 @@ def load_scenarios(specs: Sequence[str] = ()) -> tuple[Scenario, ...]:
     chosen: dict[str, tuple[Scenario, str]] = {}
     for spec in specs:
         for scenario in _named_scenarios(spec, shipped):
-            known, origin = chosen.setdefault(scenario.slug, (scenario, spec))
-            if known != scenario:
+            first, origin = chosen.setdefault(scenario.slug, (scenario, spec))
+            if first != scenario:
                 raise UserError(
                     f"{spec}: scenario {scenario.slug!r} differs from the one of the same slug in {origin};"
                     " give one of them another slug."
@@ -88,16 +88,16 @@ def load_prices(path: Path | None, hardware: HardwareCatalogue) -> tuple[Price, 
 
     Raises ``UserError`` if the file is unusable, names hardware that is not in the catalogue, or one twice.
     """
-    found: dict[str, Price] = {}
+    prices: dict[str, Price] = {}
     for price in _read_entries(path, _PRICES) if path is not None else ():
         try:
             slug = hardware.find(price.hardware).slug
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
-        if slug in found:
+        if slug in prices:
             raise UserError(f"{path}: {slug!r} has two prices; a price list has one for each GPU.")
-        found[slug] = price.model_copy(update={"hardware": slug})
-    return tuple(found.values())
+        prices[slug] = price.model_copy(update={"hardware": slug})
+    return tuple(prices.values())
 
 
 def shipped_scenarios() -> tuple[Scenario, ...]:
@@ -185,8 +185,8 @@ def _default_scenarios() -> tuple[Scenario, ...]:
 
 @cache
 def _further_scenarios() -> tuple[Scenario, ...]:
-    known = {scenario.slug: scenario for scenario in _default_scenarios()}
-    return _read_entries(SHIPPED / "further_scenarios.yaml", _SCENARIOS, known)
+    default = {scenario.slug: scenario for scenario in _default_scenarios()}
+    return _read_entries(SHIPPED / "further_scenarios.yaml", _SCENARIOS, default)
 
 
 def _extended(shipped: CatalogueT, path: Path, added: Iterable[Any]) -> CatalogueT:
@@ -223,8 +223,8 @@ def _listed(file: YamlFile, kind: _Kind[Any]) -> tuple[YamlValue, ...]:
             raise UserError(f"{file.name} (line {file.line((key,))}): {key!r} is not expected here; {shape}.")
     listed = file.value.get(kind.key)
     if not isinstance(listed, tuple) or not listed:
-        found = "an empty list" if listed == () else "missing" if kind.key not in file.value else show(listed)
-        raise UserError(f"{file.name} (line {file.line((kind.key,))}): {kind.key!r} is {found}; {shape}.")
+        value = "an empty list" if listed == () else "missing" if kind.key not in file.value else show(listed)
+        raise UserError(f"{file.name} (line {file.line((kind.key,))}): {kind.key!r} is {value}; {shape}.")
     return listed
 
 

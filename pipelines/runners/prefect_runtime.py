@@ -187,15 +187,15 @@ class PrefectServer:
                 _refresh_settings()
 
     def _fail(self, why: str) -> None:
-        said = ""
+        log_line = ""
         if self._log is not None:
             self._log.seek(0)
             lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
             errors = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
-            said = f" Its log says: {(errors or lines)[-1].strip(' .')}." if lines else ""
+            log_line = f" Its log says: {(errors or lines)[-1].strip(' .')}." if lines else ""
         self.stop()
         raise UserError(
-            f"Prefect's local server did not start: {why}.{said} Delete the folder "
+            f"Prefect's local server did not start: {why}.{log_line} Delete the folder "
             f"{os.environ.get('PREFECT_HOME')} and try again, or set PREFECT_API_URL to a server that runs."
         )
 

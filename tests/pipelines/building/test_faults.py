@@ -276,7 +276,7 @@ def test_a_file_that_changes_between_two_looks_is_looked_at_again(
     before = (options.tables[0] / "h100-qwen.csv").read_bytes()
     read = stages.read
 
-    def change_and_read(found: stages.Found, threads: int | None = None) -> stages.Prepared:
+    def change_and_read(found: stages.BuildSources, threads: int | None = None) -> stages.Prepared:
         write_version(options, VERSIONS[1])
         return read(found, threads)
 
