@@ -56,7 +56,7 @@ def fit_scenario(paths: Sequence[Path], options: FitOptions) -> Scenario:
     Raises ``UserError`` for a file that cannot be read or is no trace, for files of different formats, and where
     there is nothing to fit.
     """
-    files = _find(paths)
+    files, passed_over = _find(paths)
     form = _common_format(files, options)
     readings = _settled(files, form, options)
     timeouts = TIMEOUTS_S if options.cache_timeout_s is None else (*TIMEOUTS_S, options.cache_timeout_s)
@@ -67,6 +67,9 @@ def fit_scenario(paths: Sequence[Path], options: FitOptions) -> Scenario:
     sessions.finish()
     reuse = next(iter(readings.values())).reuse
     notes = tuple(dict.fromkeys(note for reading in readings.values() for note in reading.notes))
+    if passed_over:
+        shown = ", ".join(path.name for path in passed_over[:8]) + (" ..." if len(passed_over) > 8 else "")
+        notes += (f"Files of the folders that were passed over ({len(passed_over):,}): {shown}.",)
     try:
         statistics = trace_statistics(sessions, form.name, reuse, read, notes)
     except NothingToFitError as error:
@@ -102,17 +105,21 @@ def write_scenario(scenario: Scenario, out: Path) -> None:
         raise UserError(f"--out {out}: cannot be written ({error.strerror or error}).") from None
 
 
-def _find(paths: Sequence[Path]) -> list[Path]:
+def _find(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """The traces that the paths name or hold, and the files beside them whose ending is no trace's."""
     found: dict[Path, Path] = {}
+    passed_over: list[Path] = []
     for path in paths:
         if not path.exists():
             raise UserError(f"{path} does not exist: name a trace file or a folder of them.")
         files = sorted(file for file in path.rglob("*") if _is_trace_name(file)) if path.is_dir() else [path]
+        if path.is_dir():
+            passed_over += sorted(file for file in path.rglob("*") if file.is_file() and not _is_trace_name(file))
         if not files:
             raise UserError(f"{path} holds no trace ({', '.join(TRACE_SUFFIXES)}, each also gzipped as .gz).")
         for file in files:
             found.setdefault(file.resolve(), file)
-    return list(found.values())
+    return list(found.values()), passed_over
 
 
 def _is_trace_name(path: Path) -> bool:

@@ -89,6 +89,7 @@ def test_gzip_folders_and_several_files(trace: Path, tmp_path: Path) -> None:
     found = statistics(tmp_path / "x.yaml").statistics
     assert found is not None
     assert [file.name for file in found.files] == ["trace.csv", "b.csv.gz"]  # a file named twice counts once
+    assert found.notes == ("Files of the folders that were passed over (1): notes.txt.",)
     assert found.sessions == 6  # session 0 of one file is not session 0 of the other
 
 

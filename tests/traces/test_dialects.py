@@ -250,7 +250,11 @@ def other_counts(inputs: list[float], outputs: list[float]) -> str:
     [
         ([9000, 40, 300, 25, 70], [50, 60, 40, 70, 20], "shrink in 4 of 8 steps"),  # only what is new
         ([9000, 9500, 9900, 9990, 9995], [50, 110, 150, 220, 240], "its outputs rise in each of 8 steps"),
-        ([100, 210, 340, 500, 700, 1000], [5, 6, 4, 7, 2, 3], "its inputs rise by more in each of 8 steps"),
+        (
+            [100, 210, 340, 500, 700, 1000],
+            [5, 6, 4, 7, 2, 3],
+            "its inputs rise by the first one or more in each of 10 steps",
+        ),
         ([1.5, 1.6, 1.9, 2.1, 2.5], [5, 6, 4, 7, 2], "no whole numbers"),
     ],
 )
@@ -259,6 +263,15 @@ def test_counts_that_are_not_those_of_requests(
 ) -> None:
     with pytest.raises(UserError, match=said):
         fitted(tmp_path / "t.csv", other_counts(inputs, outputs))
+
+
+def test_small_hand_made_sessions_are_no_running_totals(tmp_path: Path) -> None:
+    rows = [
+        {"session_id": session, "turn": turn, "input_tokens": tokens, "output_tokens": output}
+        for session in range(12)
+        for turn, (tokens, output) in enumerate(((624, 96), (928, 112), (1296, 128)))
+    ]
+    assert fitted(tmp_path / "t.csv", csv_of(rows))[0].turns == 3
 
 
 def test_failed_requests_and_those_without_a_session_are_left_out(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from transforms.traces.formats.values import UnknownTraceError
 from transforms.traces.requests import Request
 
-PROBED_REQUESTS: Final = 20_000
+PROBED_REQUESTS: Final = 5_000
 TIME_UNITS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 #: No stream generates faster than this from one arrival to the next, by the median of a trace's turns.
 MOST_TOKENS_PER_S: Final = 300.0
@@ -54,8 +54,8 @@ def settle_time_unit(
     ]
     if since_1970 and (not len(rates) or np.median(rates) <= MOST_TOKENS_PER_S * TIME_UNITS[since_1970[0]]):
         return since_1970[0]
-    if not len(rates):  # no two arrivals of a session: no pause rests on the unit
-        return documented or "s"
+    if not len(rates) and (documented or len(raw) < PROBED_REQUESTS):
+        return documented or "s"  # no two arrivals of a session in the whole file: no pause rests on the unit
     if documented in possible:
         return str(documented)
     if len(possible) == 1:
@@ -63,6 +63,8 @@ def settle_time_unit(
     told = (
         f"{name} can be {' or '.join(possible)}"
         if possible
+        else f"its first {len(raw):,} requests are all of different sessions"
+        if not len(rates)
         else f"between two arrivals of a session, by {name}, no stream can have generated what the outputs say, in any"
         " unit"
     )
@@ -208,34 +210,38 @@ def refuse_other_counts(requests: Sequence[Request]) -> None:
     """Raises ``UnknownTraceError`` where the counts of tokens are not those of single requests and whole contexts.
 
     Inputs that shrink as often as they grow are parts of contexts, or several agents'; outputs that rise in every
-    step, or inputs that rise by more in every step, are running totals; fractions are another unit.
+    step beyond what the context grows by, or inputs that rise by at least the first one in every step, are running
+    totals; fractions are another unit.
     """
     last: dict[tuple[str, str], Request] = {}
-    grown: dict[tuple[str, str], float] = {}
-    steps = shrinking = rising = bends = rising_more = 0
+    first: dict[tuple[str, str], float] = {}
+    steps = shrinking = rising = beyond_growth = by_a_prompt = 0
     for request in requests:
         key = (request.session, request.stream)
         before, last[key] = last.get(key), request
         if before is None:
+            first[key] = request.input_tokens
             continue
         steps += 1
         growth = request.input_tokens - before.input_tokens
         shrinking += growth < 0
         rising += request.output_tokens > before.output_tokens
-        if key in grown:
-            bends += 1
-            rising_more += growth > grown[key]
-        grown[key] = growth
+        beyond_growth += before.output_tokens > growth
+        by_a_prompt += growth >= first[key]
     if steps >= _STEPS_TO_JUDGE and shrinking > _SHRINKING_SHARE * steps:
         raise UnknownTraceError(
             f"has inputs that shrink in {shrinking:,} of {steps:,} steps of its sessions: they are not the whole"
             " context, or several agents share a session. Give the whole input, and a column `agent` where there are"
             " several"
         )
-    for what, count, of in (("outputs rise", rising, steps), ("inputs rise by more", rising_more, bends)):
-        if of >= _STEPS_TO_SEE_TOTALS and count == of:
+    totals = {
+        "outputs rise": rising == steps and beyond_growth >= steps / 2,
+        "inputs rise by the first one or more": by_a_prompt == steps,
+    }
+    for what, always in totals.items():
+        if always and steps >= _STEPS_TO_SEE_TOTALS:
             raise UnknownTraceError(
-                f"has running totals: its {what} in each of {of:,} steps of its sessions. Give the tokens of each"
+                f"has running totals: its {what} in each of {steps:,} steps of its sessions. Give the tokens of each"
                 " request"
             )
     fractions = sum(not request.input_tokens.is_integer() for request in requests if request.input_tokens > 0)

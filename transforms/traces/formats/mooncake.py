@@ -83,7 +83,9 @@ def settle_sessions(lines: Iterable[bytes], asked: Asked) -> Reading:
     return Reading(
         lambda again, counts: _from_sessions(json_rows(again, counts), counts, settled),
         "bounded",
-        (f"Read as blocks of {dialect.block_tokens:,.0f} tokens and times in {unit}.",),
+        (f"Read as blocks of {dialect.block_tokens:,.0f} tokens and times in {unit}.",)
+        if any(block_ids(row.get("hash_ids")) for row in rows)
+        else (f"Times are read in {unit}.",),
     )
 
 
