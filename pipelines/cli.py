@@ -1,5 +1,6 @@
 """`agent-pareto`: the command line. Each command lives in a module of ``pipelines/commands``."""
 
+import signal
 import sys
 
 import typer
@@ -39,10 +40,22 @@ app.add_typer(models_app, name="models")
 app.add_typer(releases_app, name="releases")
 
 
+class _TerminatedError(BaseException):
+    """A termination signal has come; what is open is closed on the way out, as after Ctrl-C."""
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise _TerminatedError
+
+
 def main() -> None:
     """Runs a command; what a user can mend is said in a sentence, with exit code 1."""
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
+    except _TerminatedError:
+        print("Ended by a termination signal. What was published stays; a lake's lock is given back.", file=sys.stderr)
+        sys.exit(128 + signal.SIGTERM)
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(1)

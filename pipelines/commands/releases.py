@@ -1,6 +1,7 @@
 """`agent-pareto releases`: list, compare, verify, roll back, prune and relink the releases of a lake."""
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -93,7 +94,7 @@ def rollback_command(
     """Make an earlier (or later) release the current one. Nothing is deleted."""
     from pipelines.lake.retention import rollback
 
-    release = rollback(lake, release_id)
+    release = rollback(lake, release_id, on_wait=partial(typer.echo, err=True))
     typer.echo(f"{release.id} is now the current release of {lake}.")
 
 
@@ -109,7 +110,7 @@ def prune_command(
     """Delete all but the newest N releases; never the current one, nor one that a reader may still hold."""
     from pipelines.lake.retention import prune
 
-    pruned = prune(lake, keep, timedelta(minutes=grace_minutes))
+    pruned = prune(lake, keep, timedelta(minutes=grace_minutes), on_wait=partial(typer.echo, err=True))
     for release_id in pruned.deleted:
         typer.echo(f"deleted {release_id}")
     for release_id in pruned.left_for_readers:

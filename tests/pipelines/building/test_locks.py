@@ -252,6 +252,32 @@ def test_the_pointer_refuses_a_builder_of_before_the_last_one(tmp_path: Path) ->
         assert builder.number == 8
 
 
+ENDED = """
+import sys, time
+from pathlib import Path
+from pipelines import cli
+from pipelines.building.builder_lock import hold_lake
+def hold():
+    with hold_lake(Path(sys.argv[1])):
+        print("held", flush=True)
+        time.sleep(60)
+cli.app = hold
+cli.main()
+"""
+
+
+def test_a_builder_that_is_terminated_gives_the_lock_back_and_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ENDED, str(tmp_path / "lake")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert said.startswith("Ended by a termination signal.")
+    assert not (tmp_path / "lake" / LOCK_FILE).exists()
+
+
 def test_increments_of_three_processes_and_a_thread_are_not_lost(start: Start, tmp_path: Path) -> None:
     (tmp_path / "number").write_text("0")
     processes = [start(COUNT, tmp_path, 8) for _ in range(3)]
