@@ -19,6 +19,8 @@ MAX_BYTES: Final = 50_000_000  # ModelOpt lists every expert: a config.json of 3
 UNQUANTISED: Final = "without its quantization_config"
 #: The same where the model is the language model alone of a checkpoint with towers.
 LANGUAGE_PART: Final = "its language part"
+#: The same where the folder of configs does not have it: a refresh keeps the entry as it is.
+KEPT: Final = "kept by a refresh"
 _TOWERS: Final = ("vision_config", "audio_config")
 
 HEADER: Final = """\
@@ -96,6 +98,8 @@ def derive_model(source: str, configs: Path, *, slug: str, name: str, aliases: I
 def _derived(entry: object, catalogue: Path, configs: Path) -> ModelSpec:
     if not isinstance(entry, Mapping) or not all(isinstance(entry.get(key), str) for key in ("slug", "name", "source")):
         raise UserError(f"{catalogue}: each model needs slug, name and source.")
+    if KEPT in entry["source"]:
+        return ModelSpec.model_validate(entry)
     return derive_model(
         entry["source"],
         configs,

@@ -357,6 +357,62 @@ MINIMAX_M2_5: Config = {
         "modules_to_not_convert": ["gate", "e_score_correction_bias", "lm_head"],
     },
 }
+GEMMA_3_27B: Config = {
+    "model_type": "gemma3",
+    "dtype": "bfloat16",
+    "text_config": {
+        "model_type": "gemma3_text",
+        "hidden_size": 5376,
+        "intermediate_size": 21504,
+        "num_hidden_layers": 62,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 16,
+        "head_dim": 128,
+        "vocab_size": 262208,
+        "sliding_window": 1024,
+        "sliding_window_pattern": 6,
+        "max_position_embeddings": 131072,
+    },
+    "vision_config": {
+        "model_type": "siglip_vision_model",
+        "hidden_size": 1152,
+        "image_size": 896,
+        "intermediate_size": 4304,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 27,
+        "patch_size": 14,
+    },
+}
+KIMI_LINEAR_48B: Config = {
+    "model_type": "kimi_linear",
+    "dtype": "bfloat16",
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 27,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "kv_lora_rank": 512,
+    "q_lora_rank": None,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "num_experts": 256,
+    "num_experts_per_token": 8,
+    "num_shared_experts": 1,
+    "moe_intermediate_size": 1024,
+    "moe_layer_freq": 1,
+    "first_k_dense_replace": 1,
+    "vocab_size": 163840,
+    "model_max_length": 1048576,
+    "tie_word_embeddings": False,
+    "linear_attn_config": {
+        "full_attn_layers": [4, 8, 12, 16, 20, 24, 27],
+        "kda_layers": [number for number in range(1, 27) if number % 4],
+        "head_dim": 128,
+        "num_heads": 32,
+        "short_conv_kernel_size": 4,
+    },
+}
 GEMMA_4_26B: Config = {
     "model_type": "gemma4",
     "vision_config": {
@@ -567,22 +623,6 @@ QWEN3_NEXT_80B: Config = {
     "max_position_embeddings": 262144,
     "tie_word_embeddings": False,
     "torch_dtype": "bfloat16",
-}
-GEMMA_3_27B: Config = {
-    "model_type": "gemma3",
-    "text_config": {
-        "model_type": "gemma3_text",
-        "hidden_size": 5376,
-        "intermediate_size": 21504,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 16,
-        "head_dim": 128,
-        "num_hidden_layers": 62,
-        "sliding_window": 1024,
-        "max_position_embeddings": 131072,
-        "vocab_size": 262208,
-        "torch_dtype": "bfloat16",
-    },
 }
 
 

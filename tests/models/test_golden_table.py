@@ -120,6 +120,8 @@ GOLDENS = (
         850_748_205_004,
         "deepseek-ai/DeepSeek-V4-Pro, headers of 64 files, main model with scales and hash tables",
     ),
+    Golden("gemma-3-27b", "total", 27_432_406_640, "google/gemma-3-27b-it, safetensors parameter count"),
+    Golden("kimi-linear-48b-a3b", "total", 49_122_681_728, "moonshotai/Kimi-Linear-48B-A3B-Instruct, parameter count"),
     Golden("kimi-k2", "total", 1_026_408_232_448, "moonshotai/Kimi-K2-Instruct, headers of 61 files"),
     Golden(
         "kimi-k2-thinking",

@@ -34,16 +34,10 @@ LLAMA4_VISION = {
     "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "projector_input_dim": 4096,
     "projector_output_dim": 4096,
 }  # fmt: skip
-GEMMA_3_4B = {
-    "model_type": "gemma3",
-    "text_config": {
-        "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34,
-        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208,
-        "sliding_window": 1024, "sliding_window_pattern": 6,
-    },
-    "vision_config": {
-        "model_type": "siglip_vision_model", "hidden_size": 1152, "image_size": 896, "intermediate_size": 4304,
-        "num_hidden_layers": 27, "patch_size": 14,
+GEMMA_3_4B = configs.GEMMA_3_27B | {
+    "text_config": configs.GEMMA_3_27B["text_config"] | {
+        "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "head_dim": 256,
     },
 }  # fmt: skip
 LLAVA_7B = {
@@ -91,17 +85,7 @@ def test_what_is_not_counted_is_said(towers: dict[str, Any], said: tuple[str, ..
     assert all(word in told for word, told in zip(said, spec.not_counted, strict=True))
 
 
-KIMI_LINEAR_48B = {
-    "model_type": "kimi_linear", "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 27,
-    "num_attention_heads": 32, "num_key_value_heads": 32, "kv_lora_rank": 512, "q_lora_rank": None,
-    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "num_experts": 256, "moe_layer_freq": 1,
-    "num_experts_per_token": 8, "num_shared_experts": 1, "moe_intermediate_size": 1024, "first_k_dense_replace": 1,
-    "vocab_size": 163840, "tie_word_embeddings": False,
-    "linear_attn_config": {
-        "full_attn_layers": [4, 8, 12, 16, 20, 24, 27], "kda_layers": [n for n in range(1, 27) if n % 4],
-        "head_dim": 128, "num_heads": 32, "short_conv_kernel_size": 4,
-    },
-}  # fmt: skip
+KIMI_LINEAR_48B = configs.KIMI_LINEAR_48B
 
 
 def test_kimi_linear_is_exact() -> None:
@@ -110,7 +94,7 @@ def test_kimi_linear_is_exact() -> None:
     assert [(group.kind, group.layers) for group in spec.attention] == [("linear", 20), ("mla", 7)]
     assert spec.attention[0].state_bytes == 32 * 128 * 128 * 4 + 3 * 4096 * 3 * 2
     with pytest.raises(UserError, match="each of the 27 layers once"):
-        read(KIMI_LINEAR_48B | {"linear_attn_config": KIMI_LINEAR_48B["linear_attn_config"] | {"kda_layers": [1]}})  # type: ignore[operator]
+        read(KIMI_LINEAR_48B | {"linear_attn_config": KIMI_LINEAR_48B["linear_attn_config"] | {"kda_layers": [1]}})
 
 
 STEP = {
