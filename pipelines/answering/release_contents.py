@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import BaseModel, RootModel, ValidationError
 
 from pipelines.lake.names import slug_in_lake
-from pipelines.lake.places import readable
+from pipelines.lake.parts import read_file
 from pipelines.lake.reader import Release, current_release
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.errors import UserError
@@ -100,7 +100,7 @@ class ReleaseContents:
             keys = {"hardware": slug, "model": model} | ({} if scenario is None else {"scenario": scenario})
             folder = "/".join(f"{key}={value}" for key, value in keys.items())
             for path in self._glob(table, f"{folder}/*.parquet"):
-                frame = pl.read_parquet(readable(path), glob=False, hive_partitioning=False)
+                frame = read_file(path)
                 frame = frame.with_columns(pl.lit(value).alias(key) for key, value in keys.items())
                 if missing := set(columns) - set(frame.columns):
                     raise self._too_old(table, min(missing))
@@ -131,7 +131,7 @@ class ReleaseContents:
         return chosen
 
     def _entries(self, table: str, kind: type[EntryT]) -> tuple[EntryT, ...]:
-        frame = pl.read_parquet(readable(self.release.path / f"{table}.parquet"), glob=False)
+        frame = read_file(self.release.path / f"{table}.parquet")
         if "definition" not in frame.columns:
             raise self._too_old(table, "definition")
         try:

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.lake.places import readable
+from pipelines.lake.parts import read_file
 from schemas.errors import UserError
 from transforms.configurations import curve_number
 
@@ -51,8 +51,7 @@ def read_serving_points(release: Path, hardware: str, model: str) -> pl.DataFram
 
 def _read(folder: Path) -> pl.DataFrame:
     try:
-        files = [readable(path) for path in sorted(folder.glob("*.parquet"))]
-        return pl.concat(pl.read_parquet(file, glob=False, hive_partitioning=False) for file in files)
+        return pl.concat(read_file(path) for path in sorted(folder.glob("*.parquet")))
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise UserError(f"{folder} cannot be read: {error}") from error
 

@@ -149,6 +149,6 @@ def repair(release: Path) -> str:
     """The sentence that names the commands by which readers get a whole release again."""
     lake = shlex.quote(str(release.parent.parent))
     return (
-        f"Release {release.name} is damaged: `agent-pareto build --full --out {lake}`, with the options of the last "
-        f"build, publishes a whole one; `agent-pareto releases rollback ID --lake {lake}` goes back to another."
+        f"It is damaged: `agent-pareto build --full --out {lake}`, with the options of the last build, publishes a "
+        f"whole release; `agent-pareto releases rollback ID --lake {lake}` goes back to another."
     )

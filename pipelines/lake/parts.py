@@ -15,6 +15,8 @@ from pathlib import Path
 import polars as pl
 
 from pipelines.lake.checks import check_name, check_partition_value, check_values
+from pipelines.lake.layout import damaged
+from pipelines.lake.places import readable
 
 #: Rows of one partition that lie together are worth a slice if they are so many on average.
 ROWS_OF_A_RUN = 100
@@ -93,6 +95,14 @@ def _write(release: Path, table: str, keys: Mapping[str, str], rows: pl.DataFram
     aside.write_bytes(content)
     os.replace(aside, release / path)
     return Part(table, path.as_posix(), rows.height, len(content), hashlib.sha256(content).hexdigest())
+
+
+def read_file(path: Path) -> pl.DataFrame:
+    """One Parquet file of a release. Raises ``UserError`` where it is gone or damaged."""
+    try:
+        return pl.read_parquet(readable(path), glob=False, hive_partitioning=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise damaged(path, f"cannot be read ({' '.join(str(error).split())[:200]})") from error
 
 
 def link_part(part: Part, source: Path, target: Path) -> None:

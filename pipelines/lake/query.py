@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.lake.layout import repair
 from pipelines.lake.places import register_store
 from pipelines.lake.reader import Release, current_release
 from pipelines.lake.sql_guard import check_select
@@ -119,7 +120,8 @@ def open_lake(lake_path: Path) -> Iterator[LakeQuery]:
         try:
             create_views(connection, release.path, tables)
         except duckdb.Error as error:
-            raise UserError(f"Release {release.id} cannot be read: {explain(str(error), [])}") from error
+            said = explain(str(error), [])
+            raise UserError(f"Release {release.id} cannot be read: {said} {repair(release.path)}") from error
         # Patterns are compared as they are written, so a folder with glob characters needs both spellings.
         folders = ", ".join(quote_text(text) for text in (str(release.path), glob_escaped(release.path)))
         for setting in (
@@ -150,6 +152,8 @@ def explain(message: str, tables: Sequence[str]) -> str:
     text = re.split(r"\n\s*LINE \d+:", message)[0]
     text = re.sub(r"^(TransactionContext |Invalid Input |[A-Z]\w+ )?Error: ", "", text)
     text = re.sub(r"\s+", " ", text).strip()
+    if tables and re.search(r"/releases/\d{8}T[^/]*/.*\.parquet", text):
+        return f"{text}. `agent-pareto releases verify` tells which files are damaged, and what repairs them."
     text, candidates, names = text.partition("found in FROM clause! Candidate bindings: ")
     text += f"found: did you mean {names.replace(', ', ' or ')}?" if candidates else ""
     return text if text.endswith((".", "?", "!")) else f"{text}."

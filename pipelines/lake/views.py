@@ -109,7 +109,7 @@ def build_database(path: Path, release: Path) -> None:
         connection.execute("COMMIT")
         connection.execute("DETACH lake")
     except duckdb.Error as error:
-        said = " ".join(str(error).split()).rstrip(".")
+        said = " ".join(str(error).partition("LINE 1:")[0].split()).rstrip(".")
         if ".parquet" in said:
             raise UserError(
                 f"The tables of release {release.name} cannot be read: {said}. {repair(release)}"
