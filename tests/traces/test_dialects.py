@@ -275,12 +275,21 @@ def test_small_hand_made_sessions_are_no_running_totals(tmp_path: Path) -> None:
 
 
 def test_failed_requests_and_those_without_a_session_are_left_out(tmp_path: Path) -> None:
-    rows = [row | {"status_code": 200, "request_id": n} for n, row in enumerate(arrivals())]
-    rows += [rows[0], rows[2] | {"status_code": 500, "request_id": 9}, rows[2] | {"session_id": "", "request_id": 8}]
+    rows = [row | {"status_code": 200, "error": "0.0", "request_id": f"req-{n}"} for n, row in enumerate(arrivals())]
+    rows += [
+        rows[0],
+        rows[2] | {"status_code": 500, "request_id": "req-9"},
+        rows[2] | {"session_id": "", "request_id": "req-8"},
+    ]
     scenario, found = fitted(tmp_path / "t.csv", csv_of(rows))
     assert means(scenario) == means(fitted(tmp_path / "u.csv", csv_of(arrivals()))[0])
     counts = found.counts
     assert (counts.failed_rows, counts.repeated_requests, counts.rows_without_session) == (1, 1, 1)
+
+
+def test_numbers_of_requests_within_a_session_are_no_ids(tmp_path: Path) -> None:
+    rows = [row | {"request_id": n % 3} for n, row in enumerate(arrivals())]
+    assert fitted(tmp_path / "t.csv", csv_of(rows))[1].counts.repeated_requests == 0
 
 
 BURST = "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"

@@ -262,8 +262,13 @@ def _requests(
             reused_tokens=read,
             pause_s=_scaled(cells.get("pause"), units["pause"]),
             pause_kind=_kind(cells),
-            request_id=str(cells["request_id"]) if cells.get("request_id") not in (None, "") else None,
+            request_id=_request_id(cells.get("request_id"), str(session)),
         )
+
+
+def _request_id(value: object, session: str) -> str | None:
+    """The id of a request; None for a number, which counts the requests of a session or a file."""
+    return None if value in (None, "") or number(value) is not None else f"{session}/{value}"
 
 
 def _time(value: object, unit: float | None) -> float | None:
@@ -280,7 +285,7 @@ def _scaled(value: object, factor: float) -> float | None:
 
 def _failed(cells: Mapping[str, Any]) -> bool:
     error, status = cells.get("error"), cells.get("status")
-    if error is not None and str(error).strip().lower() not in _NO_ERROR:
+    if error is not None and str(error).strip().lower() not in _NO_ERROR and number(error) != 0:
         return True
     code = number(status)
     return code >= 400 if code is not None else str(status).strip().lower() in _FAILED
