@@ -7,11 +7,9 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import Array
 from schemas.distributions import QUANTILE_SHARES, Distribution, LogNormalPart
-
-Array = npt.NDArray[np.float64]
 
 #: Log-normals: trapezoids in the standard normal variable, this step and this far out (beyond sigma, for the mean).
 _STEP: Final = 0.02

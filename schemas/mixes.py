@@ -1,38 +1,50 @@
 """Scenarios that share the same replicas: the means of a mix over its tasks and over its turns."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from schemas.caches import FixedCache
-
-if TYPE_CHECKING:
-    from schemas.scenarios import Scenario
+from schemas.caches import Cache, FixedCache
 
 
-class MixPart(BaseModel):
-    """One scenario of a mix. ``weight``: its share of the tasks that begin, in any unit."""
+class Mixed(Protocol):
+    """What a mix must know of each of its scenarios."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    @property
+    def slug(self) -> str: ...
+    @property
+    def turns(self) -> float: ...
+    @property
+    def output_tokens_per_turn(self) -> float: ...
+    @property
+    def output_retention_fraction(self) -> float: ...
+    @property
+    def cache(self) -> Cache: ...
+    @property
+    def mix(self) -> object | None: ...
 
-    scenario: "Scenario" = Field(description="slug of a scenario of the same file or of the catalogue")
-    weight: float = Field(gt=0.0, le=1e9, description="share of the tasks, in any unit")
+
+class Weighted(Protocol):
+    """A scenario of a mix and its share of the tasks that begin, in any unit."""
+
+    @property
+    def scenario(self) -> Mixed: ...
+    @property
+    def weight(self) -> float: ...
 
 
-def task_shares(parts: Sequence[MixPart]) -> list[float]:
+def task_shares(parts: Sequence[Weighted]) -> list[float]:
     """Share of the tasks of each part."""
     total = sum(part.weight for part in parts)
     return [part.weight / total for part in parts]
 
 
-def turn_shares(parts: Sequence[MixPart]) -> list[float]:
+def turn_shares(parts: Sequence[Weighted]) -> list[float]:
     """Share of the turns of each part: of the tasks, times the turns of each."""
     turns = [part.weight * part.scenario.turns for part in parts]
     return [part / sum(turns) for part in turns]
 
 
-def mix_means(parts: Sequence[MixPart]) -> dict[str, object]:
+def mix_means(parts: Sequence[Weighted]) -> dict[str, object]:
     """The fields of a mix: means over tasks (N, L0, n1, S), over turns (Z, OSL, r, h) and over later turns (dL).
 
     Raises ``ValueError`` for a mix that cannot be.

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from schemas.caches import Cache, FixedCache
 from schemas.distributions import Distribution, Distributions
-from schemas.mixes import MixPart, mix_means, turn_shares
+from schemas.mixes import mix_means, turn_shares
 from schemas.slugs import Slug
 from schemas.trace_statistics import TraceStatistics
 
@@ -18,6 +18,15 @@ Tokens = Annotated[float, Field(ge=0.0, le=1e9)]
 SomeTokens = Annotated[float, Field(gt=0.0, le=1e9)]
 TokensFromOne = Annotated[float, Field(ge=1.0, le=1e9)]
 Seconds = Annotated[float, Field(ge=0.0, le=1e7)]
+
+
+class MixPart(BaseModel):
+    """One scenario of a mix. ``weight``: its share of the tasks that begin, in any unit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    scenario: "Scenario" = Field(description="slug of a scenario of the same file or of the catalogue")
+    weight: float = Field(gt=0.0, le=1e9, description="share of the tasks, in any unit")
 
 
 class Scenario(BaseModel):
@@ -169,7 +178,3 @@ def _is_like(stated: Any, mean: Any) -> bool:
         rate = stated.hit_rate if isinstance(stated, FixedCache) else stated.get("hit_rate", -1.0)
         return math.isclose(rate, mean.hit_rate, rel_tol=1e-9)
     return isinstance(stated, int | float) and math.isclose(stated, mean, rel_tol=1e-9)
-
-
-MixPart.model_rebuild(_types_namespace={"Scenario": Scenario})
-Scenario.model_rebuild()

@@ -4,9 +4,9 @@ import hashlib
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from schemas.arrays import Indices
 from schemas.tables import TABLES
 
 #: One deployment, whatever its load and workload.
@@ -69,7 +69,7 @@ def in_curve_order(points: pl.DataFrame) -> pl.DataFrame:
     return points if order is None else points[order]
 
 
-def curve_order(numbered: pl.DataFrame) -> npt.NDArray[np.intp] | None:
+def curve_order(numbered: pl.DataFrame) -> Indices | None:
     """The places of numbered rows in the order of their curves and batches; None where they stand so."""
     curve, batch = numbered[CURVE_ID].to_numpy(), numbered["batch_per_rank"].fill_null(-1.0).to_numpy()
     same = curve[1:] == curve[:-1]
@@ -78,7 +78,7 @@ def curve_order(numbered: pl.DataFrame) -> npt.NDArray[np.intp] | None:
     return np.lexsort((batch, curve))
 
 
-def _starts_of_runs(keys: pl.DataFrame) -> npt.NDArray[np.intp]:
+def _starts_of_runs(keys: pl.DataFrame) -> Indices:
     """The places of rows that differ from the row before them, the first among them."""
     begins = keys.select(pl.any_horizontal(pl.all().ne_missing(pl.all().shift(1)))).to_series().to_numpy().copy()
     begins[:1] = True

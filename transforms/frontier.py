@@ -4,14 +4,13 @@ from bisect import bisect_left
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from transforms.runs import begins_run
+from schemas.arrays import Array, Flags
+from transforms.numbers import begins_run
 
 #: Points compete within a group.
 GROUP: Final = ("hardware", "model", "weight_dtype", "scenario")
-Array = npt.NDArray[np.float64]
 
 
 def mark_frontiers(points: pl.DataFrame) -> pl.DataFrame:
@@ -37,7 +36,7 @@ def mark_frontiers(points: pl.DataFrame) -> pl.DataFrame:
     return points.with_columns(on_frontier=pl.Series(flat), on_frontier_3d=pl.Series(deep))
 
 
-def frontier_2d(cost: Array, gain: Array) -> npt.NDArray[np.bool_]:
+def frontier_2d(cost: Array, gain: Array) -> Flags:
     """Which points no other beats: none with less-or-equal cost and more-or-equal gain, one of them strictly.
 
     Points with equal coordinates stand or fall together. Arrays of one length, no NaN.
@@ -54,7 +53,7 @@ def frontier_2d(cost: Array, gain: Array) -> npt.NDArray[np.bool_]:
     return result
 
 
-def frontier_3d(cost: Array, gain: Array, second_cost: Array) -> npt.NDArray[np.bool_]:
+def frontier_3d(cost: Array, gain: Array, second_cost: Array) -> Flags:
     """The same with a second cost. Equal coordinates stand or fall together."""
     result = np.zeros(len(cost), np.bool_)
     order = np.lexsort((second_cost, -gain, cost))

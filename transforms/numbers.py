@@ -9,7 +9,10 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
+
+from schemas.arrays import Flags
 
 #: A float, a NumPy array or a Polars expression. ``Any``, because arithmetic between the three is
 #: resolved at run time and no annotation says "the same kind as the arguments" for all of them.
@@ -72,6 +75,15 @@ def exp(value: Number) -> Number:
     if isinstance(value, pl.Expr):
         return value.exp()
     return np.exp(value) if isinstance(value, np.ndarray) else math.exp(value)
+
+
+def begins_run(*columns: npt.NDArray[Any]) -> Flags:
+    """Whether each row is the first, or differs in one of the columns from the row before it. Arrays of one length."""
+    begins = np.zeros(len(columns[0]), np.bool_)
+    begins[:1] = True
+    for column in columns:
+        begins[1:] |= column[1:] != column[:-1]
+    return begins
 
 
 def _as_expr(value: Number) -> pl.Expr:

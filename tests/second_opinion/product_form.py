@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from tests.second_opinion.curve import Array, Curve
+from schemas.arrays import Array
+from tests.second_opinion.curve import Curve
 
 #: Who goes where when there are several stations: sessions dealt out evenly and for good, drawn at random for good,
 #: or a station drawn at random for each turn.

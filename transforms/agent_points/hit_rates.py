@@ -5,12 +5,13 @@ from typing import Final
 
 import numpy as np
 
+from schemas.arrays import Array
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.memory.eviction import ServiceAtHitRates, cache_figures, evicting_memory
 from transforms.agent_points.memory.idle_kv import reload_ms
-from transforms.agent_points.rows.rows import Array, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.agent_points.service import SERVICE_FIGURES, Service, at_end
 from transforms.cache import OverHitRates, constant_hit_rate, evicting_model
 

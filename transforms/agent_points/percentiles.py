@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from schemas.arrays import Array, Flags
 from schemas.models import ModelSpec
 from schemas.scenarios import Scenario
 from transforms.agent_points.carriers.workload import Prefill
 from transforms.agent_points.prepare import Part
 from transforms.agent_points.rows.columns import PREFILL_SLOPES
-from transforms.agent_points.rows.rows import Array, Flags, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.equations.context import TurnProfile, turn_profile
 from transforms.equations.kv_memory import attention_flops
 from transforms.numbers import Number

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
+from schemas.arrays import Flags, Indices
 from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
@@ -22,12 +23,11 @@ from transforms.agent_points.curve.curves import Curves
 from transforms.agent_points.judgement.evidence import batch_range_number
 from transforms.agent_points.rows.columns import ROW_FIGURES
 from transforms.agent_points.rows.lookups import Lookups, add_private_columns
-from transforms.agent_points.rows.rows import Configurations, Flags, Indices, Rows
+from transforms.agent_points.rows.rows import Configurations, Rows
 from transforms.agent_points.selection.alternatives import Alternatives, Choice
 from transforms.cache import never_misses
 from transforms.configurations import CONFIGURATION_ID, curve_order, number_configurations, roofline_preset
-from transforms.numbers import Number
-from transforms.runs import begins_run
+from transforms.numbers import Number, begins_run
 
 
 class Carrier(Protocol):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from schemas.arrays import Array, Flags
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
@@ -12,7 +13,7 @@ from transforms.agent_points.carriers.workload import AgentTurns, agent_turns
 from transforms.agent_points.prepare import Part
 from transforms.agent_points.rows.columns import TURN_FIGURES
 from transforms.agent_points.rows.labels import code
-from transforms.agent_points.rows.rows import Array, Flags, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.agent_points.selection.alternatives import direct_figures
 from transforms.numbers import Number
 

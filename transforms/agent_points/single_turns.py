@@ -13,12 +13,13 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from schemas.arrays import Array
 from schemas.models import AttentionGroup
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.carriers.workload import Prefill, agent_turns
 from transforms.agent_points.prepare import Part, PreparedPoints
-from transforms.agent_points.rows.rows import Array, as_array
+from transforms.agent_points.rows.rows import as_array
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import session_bytes_on_rank
 from transforms.spread.turn_flops import flops_of_turns

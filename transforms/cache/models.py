@@ -6,9 +6,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from schemas.arrays import Array, Flags
 from transforms.cache.shape import SessionShape
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class CacheOutcome:
     hit_rate: Array  #: found at all, in HBM or in host memory
     reload_rate: Array  #: found in host memory only, part of ``hit_rate``
     kept_s: Array  #: how long a prefix outlives its last use; inf where it is never evicted
-    overcommitted: npt.NDArray[np.bool_]  #: what is in flight alone does not fit (HBM), which keeps nothing then
+    overcommitted: Flags  #: what is in flight alone does not fit (HBM), which keeps nothing then
 
     @classmethod
     def nothing(cls, points: int) -> "CacheOutcome":

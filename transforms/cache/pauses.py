@@ -7,11 +7,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from schemas.arrays import Array
 from schemas.distribution_nodes import nodes_of, scaled_nodes
 from schemas.distributions import Distribution
 from schemas.trace_statistics import PauseMixture, Spread
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from schemas.arrays import Array
 from transforms.cache.models import CacheLoad, CacheModel, CacheOutcome
 from transforms.cache.shape import SessionShape
 
-Array = npt.NDArray[np.float64]
 #: The load at hit rates and at rates of reloads from host memory, arrays of one entry a point.
 LoadAt = Callable[[Array, Array], CacheLoad]
 

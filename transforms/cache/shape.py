@@ -3,14 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from schemas.arrays import Array
 from schemas.scenarios import Scenario
 from transforms.cache.pauses import PauseDistribution
 from transforms.equations.context import turn_profile
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import Array
 from transforms.numbers import Number, maximum, minimum
 
 ClosedLoop = Literal["arrival", "article"]
-Array = npt.NDArray[np.float64]
 #: Halvings of the range: 2^-52 of it is below the rounding of a number.
 BISECTIONS = 52
 #: Doublings of a load from 1 on: to 10^6, beyond any batch.
@@ -70,28 +69,6 @@ def tasks_per_s_step9(serving_requests_per_s: Number, turns: Number, rho: Number
     It counts rho twice where B is read as requests in flight; kept because readers look for it.
     """
     return serving_requests_per_s / turns * rho
-
-
-def solve_in_flight(
-    latency_s: Callable[[Array], Array],
-    sessions_per_station: Array,
-    think_time_s: float,
-    lowest: Array,
-    highest: Array,
-    closed_loop: ClosedLoop = "arrival",
-) -> Array:
-    """Requests in flight at a station when so many sessions share it (Step 7, MODEL 5.7).
-
-    Solves ``b = 1 + (c - 1) * rho(b)`` (article: ``b = c * rho(b)``) by bisection between
-    ``lowest`` and ``highest``; where no sign changes there, the nearer end is returned.
-    ``latency_s`` maps an array of b to the turn latencies R. All arrays of one length.
-    """
-
-    def sessions_at(in_flight: Array) -> Array:
-        rho = activity_fraction(latency_s(in_flight), think_time_s)
-        return np.asarray(sessions_that_fill(in_flight, rho, 1.0, closed_loop))
-
-    return _bisect(sessions_at, sessions_per_station, lowest, highest)
 
 
 def solve_load(sessions_at: Callable[[Array], Array], sessions: Array) -> Array:

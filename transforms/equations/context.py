@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from schemas.mixes import MixPart, task_shares, turn_shares
-from schemas.scenarios import Scenario
+from schemas.arrays import Array
+from schemas.mixes import task_shares, turn_shares
+from schemas.scenarios import MixPart, Scenario
 from transforms.numbers import Number
-
-Array = npt.NDArray[np.float64]
 
 
 def context_at_turn(

@@ -1,6 +1,7 @@
 """Between two neighbouring rows of a configuration's curve: a given number of sessions, and the KV wall.
 
-On floats, NumPy arrays or Polars expressions. Latencies in seconds unless said otherwise.
+On floats, NumPy arrays or Polars expressions. Latencies in seconds unless said otherwise. Both questions are one
+quadratic, solved in one place.
 """
 
 from transforms.equations.closed_loop import ClosedLoop
@@ -23,34 +24,21 @@ def in_flight_between(
 
     R is linear in b there, ``R = a + m*b``, so that ``b = 1 + (c - 1)*rho(b)`` is the quadratic
     ``m*b^2 + (a + Z - c*m)*b - (c*a + Z) = 0`` (article: ``b = c*rho(b)``, without the last ``+ Z``). The caller
-    sees to it that the solution lies between the rows: their sessions, by ``session_figures``, enclose c.
-    Below one session a station ``b = c``.
+    sees to it that the solution lies between the rows: their own sessions enclose c. Below one session a station
+    ``b = c``.
+
+    Two requests in flight take 2 s, six take 4 s, so that ``R = 1 + b/2``; sessions pause for 2 s. Five sessions:
+    ``b^2/2 + b/2 - 7 = 0``, b = 3.27, R = 2.64 s, and a session is in flight for 2.64 of 4.64 s.
     """
-    span = in_flight_1 - in_flight_0
-    slope = (latency_1_s - latency_0_s) / where(span == 0.0, 1.0, span)
+    slope = (latency_1_s - latency_0_s) / _not_zero(in_flight_1 - in_flight_0)
     at_zero = latency_0_s - slope * in_flight_0
-    linear = at_zero + think_time_s - sessions_per_station * slope
     alone = think_time_s if closed_loop == "arrival" else 0.0
-    constant = sessions_per_station * at_zero + alone
-    root = sqrt(maximum(linear * linear + 4.0 * slope * constant, 0.0))
-    # the same root in two forms; each is free of cancellation where it is used
-    solved = where(
-        linear >= 0.0,
-        2.0 * constant / where(linear >= 0.0, maximum(linear + root, TINY), 1.0),
-        (root - linear) / (2.0 * where(slope == 0.0, 1.0, slope)),
+    solved = _positive_root(
+        slope, at_zero + think_time_s - sessions_per_station * slope, sessions_per_station * at_zero + alone
     )
     if closed_loop == "article":
         return solved
     return where(sessions_per_station < 1.0, sessions_per_station, solved)
-
-
-def latency_between(
-    in_flight: Number, in_flight_0: Number, latency_0: Number, in_flight_1: Number, latency_1: Number
-) -> Number:
-    """R on the line through two rows of a curve; any unit."""
-    span = in_flight_1 - in_flight_0
-    share = where(span == 0.0, 0.0, (in_flight - in_flight_0) / where(span == 0.0, 1.0, span))
-    return latency_0 + share * (latency_1 - latency_0)
 
 
 def sessions_at_wall(
@@ -67,18 +55,39 @@ def sessions_at_wall(
     Two limits, the first met counts: ``parked_limit`` sessions whose KV is kept, and ``in_flight_limit`` requests
     whose KV lies on the GPUs that decode, where ``C*R/(R + Z)`` is a quadratic in C. Either may be infinite, as
     a float or in an array.
+
+    Ten sessions have R = 2 s, thirty 4 s, so that ``R = 1 + C/10``; they pause for 2 s. Memory that parks 17 sessions
+    stops them at 17; memory for 6 in flight at ``C^2 + 4*C - 180 = 0``, C = 11.56.
     """
     slope = (latency_1_s - latency_0_s) / (sessions_1 - sessions_0)
     at_zero = latency_0_s - slope * sessions_0
     # never more than the second row: infinite limits become large ones that both are beyond
     slots = minimum(in_flight_limit, 2.0 * sessions_1)
-    half = (at_zero - slope * slots) / 2.0
-    constant = slots * (at_zero + think_time_s)
-    distance = sqrt(maximum(half * half + slope * constant, 0.0))
-    # the same root in two forms; each is free of cancellation where it is used
-    root = where(
-        half >= 0.0,
-        constant / where(half >= 0.0, maximum(half + distance, TINY), 1.0),
-        (distance - half) / where(slope == 0.0, 1.0, slope),
-    )
+    root = _positive_root(slope, at_zero - slope * slots, slots * (at_zero + think_time_s))
     return minimum(parked_limit, root, sessions_1)
+
+
+def share_between(value: Number, low: Number, high: Number) -> Number:
+    """How far a value lies from ``low`` to ``high``: 0 at the one, 1 at the other; 0 where both are one."""
+    return where(high == low, 0.0, (value - low) / _not_zero(high - low))
+
+
+def along(low: Number, high: Number, share: Number) -> Number:
+    """A figure on the straight line between its values at two rows."""
+    return low + share * (high - low)
+
+
+def _positive_root(square: Number, linear: Number, constant: Number) -> Number:
+    """The x above 0 of ``square*x^2 + linear*x - constant = 0``; of a straight line, ``square = 0``, too."""
+    root = sqrt(maximum(linear * linear + 4.0 * square * constant, 0.0))
+    # the same root in two forms; each is free of cancellation where it is used
+    return where(
+        linear >= 0.0,
+        2.0 * constant / where(linear >= 0.0, maximum(linear + root, TINY), 1.0),
+        (root - linear) / (2.0 * _not_zero(square)),
+    )
+
+
+def _not_zero(value: Number) -> Number:
+    """The value, 1 where it is 0: what is divided by it is not used there."""
+    return where(value == 0.0, 1.0, value)

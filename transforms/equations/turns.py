@@ -4,9 +4,8 @@ On arrays of one entry a turn; the page of the explorer mirrors these functions.
 """
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from schemas.arrays import Array
 
 
 def ms_per_flop(second: float, last: float, flops_second: float, flops_last: float) -> float:

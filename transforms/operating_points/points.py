@@ -1,16 +1,23 @@
 """Each configuration at the sessions that its scenario fixes (Step 7, MODEL section 5.7)."""
 
-from collections.abc import Callable
-
 import numpy as np
 import polars as pl
 
+from schemas.arrays import Array
 from schemas.frames import empty_frame, in_columns_of
 from schemas.models import ModelSpec
 from transforms.agent_points.carriers.roofline import turn_times
 from transforms.agent_points.carriers.roofline_replica import RooflineReplica
 from transforms.agent_points.carriers.workload import AgentTurns, agent_turns
 from transforms.agent_points.carry import Setting, judge_rows
+from transforms.agent_points.curve.between import (
+    IN_FLIGHT,
+    at_sessions,
+    in_flight_per_station,
+    next_name,
+    sessions_held,
+    with_next,
+)
 from transforms.agent_points.judgement.feasibility import WALL_REASONS, WALL_TOLERANCE
 from transforms.agent_points.memory.idle_kv import add_reload, reload_ms
 from transforms.agent_points.rows.columns import BETWEEN_ROWS, RATE, RATES, with_own_rate
@@ -18,7 +25,6 @@ from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.lookups import Lookups
 from transforms.agent_points.rows.rows import Rows
 from transforms.agent_points.service import at_end
-from transforms.agent_points.sessions import stations
 from transforms.cache import constant_hit_rate, evicts
 from transforms.configurations import CONFIGURATION_ID, SCHEDULE_ID
 from transforms.equations import closed_loop as loop
@@ -79,23 +85,13 @@ def operating_points(agent_points: pl.DataFrame, setting: Setting, lookups: Look
 
 
 def _curves(agent_points: pl.DataFrame, sessions: int, gpus: int) -> pl.DataFrame:
-    """One row a configuration: its replicas, their shares of the sessions, and what they admit.
-
-    ``_cap`` is the sessions at the KV wall, infinite where the table ends before it.
-    """
-    c = pl.col
-    stopped = c("infeasible_reason").is_in(WALL_REASONS).fill_null(False)
-    constant = c("max_in_flight_requests").is_null()
-    at_wall = pl.when(constant).then("max_sessions").when("feasible").then("sessions").otherwise(0.0)
-    # where even a batch of one is beyond the wall, fewer sessions are served as it would be, and so many of them fit
-    alone = pl.when(stopped & (c("batch_per_rank") <= 1)).then("max_sessions").otherwise(0.0)
-    held = pl.when(at_wall.max() > 0).then(at_wall.max()).otherwise(alone.max())
+    """One row a configuration: its replicas, their shares of the sessions, and what they admit (``_cap``)."""
     curves = agent_points.group_by(SCHEDULE_ID, maintain_order=True).agg(
-        c(CONFIGURATION_ID).first(),
-        _cap=pl.when((stopped | constant).any()).then(held).otherwise(float("inf")),
-        _gpus_per_replica=c("gpus_per_replica").first(),
+        pl.col(CONFIGURATION_ID).first(),
+        _cap=sessions_held(),
+        _gpus_per_replica=pl.col("gpus_per_replica").first(),
     )
-    replicas = pl.lit(gpus) // c("_gpus_per_replica")
+    replicas = pl.lit(gpus) // pl.col("_gpus_per_replica")
     shares = pl.max_horizontal(replicas, 1)
     shared = curves.with_columns(
         replicas=replicas,
@@ -210,17 +206,14 @@ def _brackets(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Each curve with the two neighbouring rows between which its wanted sessions lie (``_next_*``)."""
     c = pl.col
     wanted = curves.select(SCHEDULE_ID, "_wanted").with_row_index("_order")
-    b = loop.in_flight_per_station(c("serving_requests_per_s"), c("turn_latency_ms") / 1e3, stations())
-    loads = rows.select(SCHEDULE_ID, "batch_per_rank", "sessions", "interpolated", _b=b, _row=pl.int_range(pl.len()))
-    loads = loads.filter(~c("interpolated")).drop("interpolated").sort(SCHEDULE_ID, "batch_per_rank", "sessions")
-    loads = loads.with_columns(
-        _first=(c(SCHEDULE_ID) != c(SCHEDULE_ID).shift(1)).fill_null(True),
-        _last=(c(SCHEDULE_ID) != c(SCHEDULE_ID).shift(-1)).fill_null(True),
+    loads = rows.select(
+        SCHEDULE_ID, "batch_per_rank", "sessions", "interpolated", _row=pl.int_range(pl.len()),
+        **{IN_FLIGHT: in_flight_per_station()},
+    )  # fmt: skip
+    loads = with_next(
+        loads.filter(~c("interpolated")).drop("interpolated"), SCHEDULE_ID, ("sessions", IN_FLIGHT, "_row")
     )
-    pairs = loads.with_columns(
-        pl.when(~c("_last")).then(c(name).shift(-1)).alias(f"_next_{name.removeprefix('_')}")
-        for name in ("sessions", "_b", "_row")
-    ).join(wanted, on=SCHEDULE_ID, maintain_order="left")
+    pairs = loads.join(wanted, on=SCHEDULE_ID, maintain_order="left")
     within = ((c("sessions") <= c("_wanted")) & (c("_wanted") <= c("_next_sessions"))).fill_null(False)
     below, above = c("_first") & (c("_wanted") < c("sessions")), c("_last") & (c("_wanted") >= c("sessions"))
     first_batch = loads.filter("_first").select(SCHEDULE_ID, _first_batch="batch_per_rank")
@@ -235,7 +228,7 @@ def _brackets(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     )
     # the figures of the two rows; past the end of a curve there is no second
     here = rows.select(pl.exclude(chosen.columns))[chosen["_row"]]
-    following = rows.select(c(BETWEEN_ROWS).name.prefix("_next_"))[chosen["_next_row"].fill_null(0)]
+    following = rows.select(c(name).alias(next_name(name)) for name in BETWEEN_ROWS)[chosen["_next_row"].fill_null(0)]
     return pl.concat([chosen, here, following], how="horizontal")
 
 
@@ -243,27 +236,9 @@ def _solve_on_table(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     """Between two rows R is linear in the requests in flight; past the ends of a curve nothing is known."""
     if brackets.is_empty():
         return brackets
-    think_s, closed_loop = setting.scenario.think_time_s, setting.options.closed_loop
     inside = brackets.filter(~pl.col("_below") & ~pl.col("_beyond"))
     ends = brackets.filter(pl.col("_below") | pl.col("_beyond"))
-    if not inside.is_empty():
-        b0, b1, r0, r1 = (
-            inside[name].to_numpy() for name in ("_b", "_next_b", "turn_latency_ms", "_next_turn_latency_ms")
-        )
-        span = np.where(b1 == b0, 1.0, b1 - b0)
-
-        def latency_s(b: loop.Array) -> loop.Array:
-            return np.asarray((r0 + (r1 - r0) * (b - b0) / span) / 1e3)
-
-        solved = _in_flight(inside, latency_s, np.minimum(b0, b1), np.maximum(b0, b1), think_s, closed_loop)
-        inside = inside.with_columns(_share=pl.Series((solved - b0) / span))
-        inside = inside.with_columns(
-            sessions="_wanted",
-            **{
-                name: pl.col(name) + pl.col("_share") * (pl.col(f"_next_{name}") - pl.col(name))
-                for name in BETWEEN_ROWS
-            },
-        )
+    inside = at_sessions(inside, BETWEEN_ROWS, setting.scenario.think_time_s, setting.options.closed_loop)
     # a batch of one serves a single session as well as it ever will
     alone = pl.col("_below") & (pl.col("_first_batch") <= 1) & (pl.col("_wanted") > 0)
     ends = ends.with_columns(
@@ -289,7 +264,7 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
 
     ranks, wanted = rows["_stations"], rows["_wanted"]
 
-    def sessions_at(batch: loop.Array) -> loop.Array:
+    def sessions_at(batch: Array) -> Array:
         """Requests in flight are throughput times latency: the batch itself in the article's preset alone."""
         times = turn_times(preset, replica, batch, workload, spec)
         latency_s = times.latency_s(workload.output_tokens) + reload_s
@@ -315,8 +290,8 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
 
 
 def _ends_on_roofline(
-    preset: str, replica: RooflineReplica, batch: loop.Array, turns: AgentTurns, spec: ModelSpec
-) -> dict[str, loop.Array]:
+    preset: str, replica: RooflineReplica, batch: Array, turns: AgentTurns, spec: ModelSpec
+) -> dict[str, Array]:
     """The figures of so large batches if all turns hit, and if all miss."""
     found = {}
     for name, workload in (("hits", turns.on_hit), ("misses", turns.on_miss)):
@@ -324,18 +299,6 @@ def _ends_on_roofline(
         found[at_end("turn_latency_ms", name)] = 1e3 * times.latency_s(workload.output_tokens)
         found[at_end("serving_requests_per_s", name)] = np.asarray(times.requests_per_s)
     return found
-
-
-def _in_flight(
-    rows: pl.DataFrame,
-    latency_s: Callable[[loop.Array], loop.Array],
-    lowest: loop.Array,
-    highest: loop.Array,
-    think_time_s: float,
-    closed_loop: loop.ClosedLoop,
-) -> loop.Array:
-    per_station = rows.select(pl.col("_wanted") / pl.col("_stations")).to_series().to_numpy()
-    return loop.solve_in_flight(latency_s, per_station, think_time_s, lowest, highest, closed_loop)
 
 
 def _judge(solved: pl.DataFrame, setting: Setting) -> pl.DataFrame:

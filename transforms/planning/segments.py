@@ -4,18 +4,25 @@ from typing import Final
 
 import polars as pl
 
+from transforms.agent_points.curve.between import (
+    IN_FLIGHT,
+    at_sessions,
+    in_flight_per_station,
+    next_name,
+    sessions_held,
+    with_next,
+)
 from transforms.agent_points.judgement.feasibility import WALL_REASONS
 from transforms.agent_points.rows.columns import CLIFF_OF_HIT_RATE, TURN_FIGURES
 from transforms.agent_points.sessions import stations
 from transforms.configurations import curve_number
 from transforms.equations import closed_loop as loop
-from transforms.equations.curve import in_flight_between, latency_between
-from transforms.numbers import Number
+from transforms.equations.curve import along
 from transforms.planning.limits import TOLERANCE
 
 CURVE: Final = "_curve"
 #: Figures that are straight lines in the requests in flight between two rows.
-_LINES: Final = (*TURN_FIGURES, "sessions", "_b")
+_LINES: Final = (*TURN_FIGURES, "sessions", IN_FLIGHT)
 
 
 def add_curves(points: pl.DataFrame) -> pl.DataFrame:
@@ -28,17 +35,9 @@ def add_curves(points: pl.DataFrame) -> pl.DataFrame:
         curve_number().alias(CURVE),
         _sound=c("infeasible_reason").is_null() | c("infeasible_reason").is_in(WALL_REASONS),
     )
-    constant = c("max_in_flight_requests").is_null()
-    at_wall = pl.when(constant).then("max_sessions").when("feasible").then("sessions").otherwise(0.0)
-    stopped = c("infeasible_reason").is_in(WALL_REASONS).fill_null(False)
-    # where even a batch of one is beyond the wall, fewer sessions are served as it would be, and so many of them fit
-    alone = pl.when(stopped & (c("batch_per_rank") <= 1)).then("max_sessions").otherwise(0.0)
-    held = pl.when(at_wall.max() > 0).then(at_wall.max()).otherwise(alone.max())
-    met = (constant | stopped).any()
     memory = c("binding_limit").filter(c("binding_limit").str.ends_with("memory"))
     return points.with_columns(
-        _cap=pl.when(met.over(CURVE)).then(held.over(CURVE)).otherwise(float("inf")),
-        _memory=memory.first().over(CURVE).fill_null("kv_memory"),
+        _cap=sessions_held().over(CURVE), _memory=memory.first().over(CURVE).fill_null("kv_memory")
     )
 
 
@@ -51,42 +50,24 @@ def segments(points: pl.DataFrame) -> pl.DataFrame:
     joins them.
     """
     c = pl.col
-    b = loop.in_flight_per_station(c("serving_requests_per_s"), c("turn_latency_ms") / 1e3, stations())
-    rows = (
-        points.filter(~c("interpolated"))
-        .with_columns(_b=b, _stations=stations())
-        .sort(CURVE, "batch_per_rank", "sessions")
-        .with_columns(_rank=pl.int_range(pl.len()).over(CURVE))
-    )
-    alone = rows.filter((c("_rank") == 0) & (c("batch_per_rank") <= 1) & c("_sound"))
-    alone = alone.with_columns(
-        *(c(name).alias(f"_next_{name}") for name in _LINES),
-        _from=pl.lit(0.0),
-        _to=c("sessions"),
-        _rank=pl.lit(-1),
-        _cliff=pl.lit(False),
-    )
-    pairs = rows.with_columns(
-        *(c(name).shift(-1).over(CURVE).alias(f"_next_{name}") for name in _LINES),
-        _next_sound=c("_sound").shift(-1).over(CURVE),
-    )
-    falls = (c("cache_hit_rate") - c("cache_hit_rate").shift(-1).over(CURVE)).abs() > CLIFF_OF_HIT_RATE
-    pairs = pairs.with_columns(_cliff=(falls & c("_next_sound")).fill_null(False))
+    rows = points.filter(~c("interpolated")).with_columns(_stations=stations(), **{IN_FLIGHT: in_flight_per_station()})
+    rows = with_next(rows, CURVE, (*_LINES, "_sound", "cache_hit_rate")).with_row_index("_rank")
+    rows = rows.with_columns(c("_rank").cast(pl.Int64))
+    alone = rows.filter(c("_first") & (c("batch_per_rank") <= 1) & c("_sound")).with_columns(
+        *(c(name).alias(next_name(name)) for name in _LINES),
+        _from=pl.lit(0.0), _to=c("sessions"), _rank=c("_rank") - 1, _cliff=pl.lit(False),
+    )  # fmt: skip
+    next_is_sound = c("_next_sound").fill_null(False)
+    falls = (c("cache_hit_rate") - c("_next_cache_hit_rate")).abs() > CLIFF_OF_HIT_RATE
+    pairs = rows.with_columns(_cliff=(falls & next_is_sound).fill_null(False))
     # a row by itself, or before a cliff of its cache, is a piece without length
+    joined = next_is_sound & ~c("_cliff")
     pairs = pairs.with_columns(
-        *(
-            pl.when(c("_next_sound").fill_null(False) & ~c("_cliff"))
-            .then(f"_next_{name}")
-            .otherwise(name)
-            .alias(f"_next_{name}")
-            for name in _LINES
-        )
+        pl.when(joined).then(next_name(name)).otherwise(name).alias(next_name(name)) for name in _LINES
     )
     pairs = pairs.filter(c("_sound") & (c("_next_sessions") >= c("sessions")))
-    pairs = pairs.with_columns(_from=c("sessions"), _to=c("_next_sessions")).drop("_next_sound")
-    return pl.concat([alone.select(pairs.columns), pairs.with_columns(c("_rank").cast(alone.schema["_rank"]))]).sort(
-        CURVE, "_rank"
-    )
+    pairs = pairs.with_columns(_from=c("sessions"), _to=c("_next_sessions"))
+    return pl.concat([alone.select(pairs.columns), pairs]).sort(CURVE, "_rank")
 
 
 def within_latency(pieces: pl.DataFrame, limit_s: float, think_time_s: float, preset: loop.ClosedLoop) -> pl.DataFrame:
@@ -97,7 +78,7 @@ def within_latency(pieces: pl.DataFrame, limit_s: float, think_time_s: float, pr
     c = pl.col
     low_ms, high_ms, limit_ms = c("turn_latency_ms"), c("_next_turn_latency_ms"), limit_s * 1e3
     share = (limit_ms - low_ms) / (high_ms - low_ms)
-    b_at_limit = c("_b") + share * (c("_next__b") - c("_b"))
+    b_at_limit = along(c(IN_FLIGHT), c(next_name(IN_FLIGHT)), share)
     rho = loop.activity_fraction(limit_s, think_time_s)
     crossing = loop.sessions_that_fill(b_at_limit, rho, c("_stations"), preset)
     allowed = limit_ms * (1 + TOLERANCE)
@@ -139,11 +120,4 @@ def solve(
         .sort("_asked", "_rank")
         .unique("_asked", keep="first", maintain_order=True)
     )
-    low_s, high_s = c("turn_latency_ms") / 1e3, c("_next_turn_latency_ms") / 1e3
-    b: Number = in_flight_between(
-        c("_wanted") / c("_stations"), c("_b"), low_s, c("_next__b"), high_s, think_time_s, preset
-    )
-    found = found.with_columns(_share=latency_between(b, c("_b"), 0.0, c("_next__b"), 1.0).clip(0.0, 1.0))
-    return found.with_columns(
-        *(c(name) + c("_share") * (c(f"_next_{name}") - c(name)) for name in TURN_FIGURES), sessions="_wanted"
-    ).drop("_asked", *(f"_next_{name}" for name in _LINES))
+    return at_sessions(found, TURN_FIGURES, think_time_s, preset).drop("_asked", *(next_name(name) for name in _LINES))

@@ -5,12 +5,10 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import Array
 from schemas.distribution_nodes import nodes_of
 from schemas.distributions import Distribution
-
-Array = npt.NDArray[np.float64]
 
 #: Nodes that stand for a distribution while it is added to itself.
 _NODES: Final = 192

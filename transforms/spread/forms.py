@@ -12,12 +12,9 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import Array, Indices
 from transforms.numbers import Number
-
-Array = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
 
 #: Cells a unit of a direction, whose amounts add up to 1.
 _CELLS: Final = 12

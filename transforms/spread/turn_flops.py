@@ -5,10 +5,11 @@ from typing import Final
 
 import numpy as np
 
+from schemas.arrays import Array
 from schemas.distribution_nodes import scaled_nodes
 from schemas.models import AttentionGroup
 from schemas.scenarios import Scenario
-from transforms.equations.context import Array, TurnProfile
+from transforms.equations.context import TurnProfile
 from transforms.equations.kv_memory import attention_flops
 from transforms.spread.draws import compressed
 

@@ -13,12 +13,13 @@ from typing import Final
 
 import numpy as np
 
+from schemas.arrays import Array
 from schemas.distribution_nodes import whole_nodes
-from schemas.mixes import MixPart, task_shares, turn_shares
+from schemas.mixes import task_shares, turn_shares
 from schemas.models import AttentionGroup
-from schemas.scenarios import Scenario
+from schemas.scenarios import MixPart, Scenario
 from transforms.cache.choice import constant_hit_rate
-from transforms.equations.context import Array, turn_profile
+from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import attention_flops
 from transforms.spread.draws import binomial_quantiles, compressed, lattice, normal_scores
 from transforms.spread.forms import Nodes

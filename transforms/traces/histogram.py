@@ -5,9 +5,8 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
+from schemas.arrays import Array
 from schemas.trace_statistics import Spread
-
-Array = npt.NDArray[np.float64]
 
 _MANTISSA = 512  # buckets an octave: values are kept to 10 binary digits, whole numbers below 1,024 exactly
 _LOWEST, _HIGHEST = -20, 50  # octaves: 1e-6 to 1e15

@@ -1,12 +1,10 @@
 """Log-normals fitted to pauses by expectation and maximisation (Dempster, Laird and Rubin, JRSS B 39(1), 1977)."""
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import Array
 from schemas.trace_statistics import LogNormal, PauseMixture
 from transforms.traces.histogram import Histogram, significant
-
-Array = npt.NDArray[np.float64]
 
 _ITERATIONS = 500
 _STOP_AT = 1e-9  # gain of the mean log-likelihood in an iteration

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import Array
 from transforms.traces.histogram import Histogram
 from transforms.traces.requests import Counts, Request
 
@@ -44,7 +44,7 @@ class ReuseByPause:
         self.timeouts_s = np.array(sorted(set(timeouts_s)))
         self.reusable = 0.0
         self.reused = 0.0
-        self._within: npt.NDArray[np.float64] = np.zeros(len(self.timeouts_s))
+        self._within: Array = np.zeros(len(self.timeouts_s))
         self._pauses = array("d")
         self._tokens = array("d")
 
@@ -62,7 +62,7 @@ class ReuseByPause:
         return self.reused / self.reusable if self.reusable else 1.0
 
     @property
-    def rate_within(self) -> npt.NDArray[np.float64]:
+    def rate_within(self) -> Array:
         """Share found by a cache that forgets after each of the time-outs."""
         self._flush()
         return self._within / self.reusable if self.reusable else np.ones(len(self.timeouts_s))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from schemas.models import ModelSpec
@@ -27,7 +26,6 @@ from transforms.equations.context import turn_profile
 from transforms.serving_points.peaks import least_flops_per_s
 from transforms.spread.work import ScenarioNodes, scenario_nodes
 
-Array = npt.NDArray[np.float64]
 #: By name, of one entry a row: floats, flags, codes.
 Figures = dict[str, Any]
 Method = Literal["transfer", "ratio"]

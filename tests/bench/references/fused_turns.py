@@ -5,8 +5,9 @@ from typing import Protocol
 
 import numpy as np
 
+from schemas.arrays import Array
 from schemas.models import ModelSpec
-from tests.bench.references.figures import Array, Constants, Figures, Inputs
+from tests.bench.references.figures import Constants, Figures, Inputs
 from transforms.agent_points.carriers.linear_work import LinearCurves
 from transforms.agent_points.carriers.workload import Prefill
 from transforms.equations import transfer

@@ -6,7 +6,8 @@ from typing import Any, Final
 import numpy as np
 import pandas
 
-from tests.bench.references.figures import Array, Figures
+from schemas.arrays import Array
+from tests.bench.references.figures import Figures
 from transforms.spread.forms import Nodes
 from transforms.spread.work import ScenarioNodes
 

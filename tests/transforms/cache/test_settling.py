@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.arrays import Array
 from schemas.trace_statistics import LogNormal, PauseMixture
 from transforms.cache import (
     CacheLoad,
@@ -20,7 +21,6 @@ from transforms.cache import (
     settle_hit_rate,
 )
 
-Array = npt.NDArray[np.float64]
 LRU = LeastRecentlyUsed()
 #: Ten turns that hold 100 each, which stay behind at the end; each pause takes 20 s.
 SAME_PAUSES = SessionShape(10, 1_000, 900, 100, PauseDistribution.constant(20), 200)

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.arrays import Array
+from tests.transforms.equations.bisection import solve_in_flight
 from transforms.equations.closed_loop import (
-    Array,
     ClosedLoop,
     activity_fraction,
     in_flight_of_sessions,
     sessions_that_fill,
-    solve_in_flight,
     solve_load,
     turns_per_s,
 )

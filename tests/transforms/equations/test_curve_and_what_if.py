@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.equations import closed_loop as loop
-from transforms.equations.curve import in_flight_between, latency_between, sessions_at_wall
+from transforms.equations.curve import along, in_flight_between, sessions_at_wall, share_between
 from transforms.equations.what_if import latency_at_hit_rate, rate_at_hit_rate, session_figures
 
 LATENCIES = st.floats(1e-2, 1e3)
@@ -37,7 +37,7 @@ def test_sessions_between_two_rows() -> None:
     """R = 1 + b/2 from (2, 2 s) to (6, 4 s), Z = 2, c = 5: b^2 + b - 14 = 0, b = (sqrt(57) - 1)/2."""
     b = in_flight_between(5.0, 2.0, 2.0, 6.0, 4.0, 2.0)
     assert b == pytest.approx((math.sqrt(57) - 1) / 2, rel=1e-12)
-    latency_s = latency_between(b, 2.0, 2.0, 6.0, 4.0)
+    latency_s = along(2.0, 4.0, share_between(b, 2.0, 6.0))
     assert latency_s == pytest.approx(1 + b / 2)
     assert b == pytest.approx(1 + 4 * latency_s / (latency_s + 2))
     # article, b = c * rho: b^2 + b - 10 = 0
@@ -74,7 +74,7 @@ def test_the_closed_form_is_the_bisection(
         return
     c = ends[0] + share * (ends[1] - ends[0])
     solved = in_flight_between(c, b0, r[0], b1, r[1], pause_s, preset)
-    latency_s = latency_between(solved, b0, r[0], b1, r[1])
+    latency_s = along(*r, share_between(solved, b0, b1))
     assert b0 * (1 - 1e-6) - 1e-6 <= solved <= b1 * (1 + 1e-6) + 1e-6
     back = loop.sessions_that_fill(solved, loop.activity_fraction(latency_s, pause_s), 1.0, preset)
     assert back == pytest.approx(c, rel=1e-6)

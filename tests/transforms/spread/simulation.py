@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from schemas.arrays import Array
 from schemas.distribution_nodes import scaled_nodes
 from schemas.distributions import Distribution, Distributions
 from schemas.models import AttentionGroup
 from schemas.scenarios import Scenario
 from transforms.cache import constant_hit_rate
 from transforms.equations.kv_memory import attention_flops
-from transforms.spread.forms import Array
 
 
 def simulate(scenario: Scenario, groups: tuple[AttentionGroup, ...], tasks: int) -> tuple[Array, Array]:

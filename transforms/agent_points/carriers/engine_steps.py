@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
+from schemas.arrays import Array, Flags, Indices
 from schemas.models import ModelSpec
 from transforms.agent_points.carriers.last_answer import LastAnswer
 from transforms.agent_points.carriers.linear_work import LinearCurves, moved_linear_ms
@@ -15,7 +16,7 @@ from transforms.agent_points.carriers.step_parts import StepParts
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures
 from transforms.agent_points.rows.gpu import Gpu
-from transforms.agent_points.rows.rows import Array, Flags, Indices, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.configurations import CONFIGURATION_ID
 from transforms.equations import engine_steps as steps
 from transforms.equations.kv_memory import attention_flops

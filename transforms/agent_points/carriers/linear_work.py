@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from transforms.agent_points.rows.rows import Array, Flags, Indices
+from schemas.arrays import Array, Flags, Indices
 from transforms.equations.transfer import fixed_part_ms, growth_ms_per_token
 from transforms.numbers import Number, maximum, where
 

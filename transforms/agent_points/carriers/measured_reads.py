@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from transforms.agent_points.rows.rows import Array
+from schemas.arrays import Array
 
 #: Two contexts tell if one is so many times the other.
 FAR_APART = 1.5

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import polars as pl
 
+from schemas.arrays import Flags, Indices
 from schemas.models import ModelSpec
 from transforms.agent_points.carriers.linear_work import LinearCurves, moved_linear_ms
 from transforms.agent_points.carriers.measured_reads import read_corrections
@@ -12,7 +13,7 @@ from transforms.agent_points.carriers.step_parts import StepParts
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures
 from transforms.agent_points.rows.gpu import Gpu
-from transforms.agent_points.rows.rows import Flags, Indices, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.equations import disaggregation as pools
 from transforms.equations.kv_memory import attention_flops, kv_bytes
 from transforms.equations.transfer import moved_decode_step_ms, priced_share

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
+from schemas.arrays import Flags, Indices
 from schemas.models import ModelSpec
 from transforms.agent_points.carriers.last_answer import LastAnswer
 from transforms.agent_points.carriers.roofline import article_decode_s
@@ -15,7 +16,7 @@ from transforms.agent_points.carriers.roofline_replica import RooflineReplica
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures
 from transforms.agent_points.rows.gpu import Gpu
-from transforms.agent_points.rows.rows import Flags, Indices, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.equations.kv_memory import kv_read_bytes_per_gpu
 from transforms.numbers import Number
 

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from schemas.arrays import Flags, Indices
 from schemas.models import ModelSpec
 from transforms.agent_points.carriers.roofline_replica import RooflineReplica
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures
 from transforms.agent_points.rows.gpu import Gpu
-from transforms.agent_points.rows.rows import Flags, Indices, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.equations import engine_steps, roofline
 from transforms.equations import roofline_steps as steps
 from transforms.equations.kv_memory import decode_attention_flops

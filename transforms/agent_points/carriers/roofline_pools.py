@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from schemas.arrays import Flags, Indices
 from schemas.models import ModelSpec
 from transforms.agent_points.carriers.pools import link_bytes_per_s
 from transforms.agent_points.carriers.roofline import (
@@ -14,7 +15,7 @@ from transforms.agent_points.carriers.roofline import (
 from transforms.agent_points.carriers.roofline_replica import RooflineReplica
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.gpu import Gpu
-from transforms.agent_points.rows.rows import Flags, Indices, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.equations import disaggregation as pools
 from transforms.equations.kv_memory import kv_bytes
 from transforms.numbers import Number

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from schemas.mixes import MixPart, task_shares, turn_shares
+from schemas.arrays import Array
+from schemas.mixes import task_shares, turn_shares
 from schemas.models import AttentionGroup
-from schemas.scenarios import Scenario
+from schemas.scenarios import MixPart, Scenario
 from transforms.cache import constant_hit_rate
-from transforms.equations.context import Array, turn_profile
+from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import attention_flops
 from transforms.numbers import Number
 from transforms.spread.turn_flops import flops_of_turns

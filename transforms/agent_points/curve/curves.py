@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from transforms.agent_points.rows.rows import Array, Flags, Indices, Rows
+from schemas.arrays import Array, Flags, Indices
+from transforms.agent_points.rows.rows import Rows
 from transforms.configurations import CURVE_ID
-from transforms.runs import begins_run
+from transforms.numbers import begins_run
 
 
 @dataclass(frozen=True)

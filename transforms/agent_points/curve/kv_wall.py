@@ -2,15 +2,15 @@
 
 import numpy as np
 
+from schemas.arrays import Indices
 from schemas.scenarios import Scenario
 from transforms.agent_points.curve.curves import Curves
 from transforms.agent_points.judgement.feasibility import is_at_wall
 from transforms.agent_points.rows.columns import BETWEEN_ROWS, CLIFF_OF_HIT_RATE, with_own_rate
-from transforms.agent_points.rows.rows import Indices, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.equations import closed_loop as loop
-from transforms.equations.curve import sessions_at_wall
-from transforms.numbers import Number
-from transforms.runs import begins_run
+from transforms.equations.curve import along, sessions_at_wall, share_between
+from transforms.numbers import Number, begins_run
 
 
 def crossings(rows: Rows, curves: Curves) -> tuple[Indices, Indices]:
@@ -48,7 +48,7 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
     falls = np.abs(high["cache_hit_rate"] - low["cache_hit_rate"]) > CLIFF_OF_HIT_RATE
     beyond = (sessions > low["sessions"]) & ~falls
     low, high, sessions = low.take(beyond), high.take(beyond), sessions[beyond]
-    share = (sessions - low["sessions"]) / (high["sessions"] - low["sessions"])
+    share = share_between(sessions, low["sessions"], high["sessions"])
     turn = {name: _between(low[name], high[name], share) for name in BETWEEN_ROWS}
     latency_s = turn["turn_latency_ms"] / 1e3
     rho = loop.activity_fraction(latency_s, scenario.think_time_s)
@@ -57,4 +57,4 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
 
 
 def _between(low: Number, high: Number, share: Number) -> Number:
-    return low + share * (high - low) if isinstance(low, np.ndarray) else low
+    return along(low, high, share) if isinstance(low, np.ndarray) else low

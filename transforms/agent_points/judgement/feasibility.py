@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 
+from schemas.arrays import Flags
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.curve.curves import Curves
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.labels import LABELS, code
-from transforms.agent_points.rows.rows import Flags, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.numbers import maximum, where
 from transforms.serving_points.peaks import PEAK_TOLERANCE, least_flops_per_s
 

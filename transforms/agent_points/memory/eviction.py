@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from schemas.arrays import Array, Indices
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.memory.idle_kv import reload_ms
 from transforms.agent_points.memory.pool_memory import Pool, available_on_rank, session_bytes
-from transforms.agent_points.rows.rows import Array, Indices, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.cache import (
     CacheLoad,
     CacheOutcome,

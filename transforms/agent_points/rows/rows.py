@@ -13,12 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from schemas.arrays import Flags, Indices
 from transforms.agent_points.rows.labels import LABELS
 from transforms.numbers import Number
-
-Array = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Indices = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from schemas.arrays import Array, Flags, Indices
 from schemas.scenarios import Scenario
-from transforms.agent_points.rows.rows import Array, Flags, Indices, Rows
+from transforms.agent_points.rows.rows import Rows
 from transforms.agent_points.selection.twins import Twins
 from transforms.cache import never_misses
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations.context import turn_profile
-from transforms.numbers import Number, where
-from transforms.runs import begins_run
+from transforms.numbers import Number, begins_run, where
 
 #: Tables state whole tokens.
 TOKEN_TOLERANCE = 0.5

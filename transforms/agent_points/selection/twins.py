@@ -6,7 +6,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from transforms.agent_points.rows.rows import Indices, Rows
+from schemas.arrays import Indices
+from transforms.agent_points.rows.rows import Rows
 
 #: Rows of one load stand in this order, so that the order of a file does not matter.
 _ORDER = ("row_tpot_ms", "row_ttft_ms", "row_requests_per_s")

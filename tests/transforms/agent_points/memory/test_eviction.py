@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.trace_statistics import LogNormal, PauseMixture
+from tests.transforms.equations.bisection import solve_in_flight
 from transforms.agent_points.memory.eviction import EvictingMemory, ServiceAtHitRates
 from transforms.cache import LeastRecentlyUsed, OverHitRates, PauseDistribution, SessionShape
 from transforms.equations import closed_loop as loop
@@ -98,7 +99,7 @@ def test_at_fixed_sessions_memory_and_short_pauses_never_cost(
         fixed = np.array([sessions])
 
         def latency(hit: float) -> float:  # R = 2 + 0.1 b on a hit, b = 1 + (C - 1) * rho
-            found = loop.solve_in_flight(
+            found = solve_in_flight(
                 lambda b: 2 + 0.1 * b + (1 - hit) * (4 + 0.5 * b), fixed, pauses.mean_s, np.zeros(1), fixed + 1.0
             )
             return float(2 + 0.1 * found[0] + (1 - hit) * (4 + 0.5 * found[0]))
