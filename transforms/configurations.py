@@ -150,7 +150,7 @@ def _beyond_one(prefix: str, *always_one: str) -> pl.Expr:
     return pl.concat_str(parts)
 
 
-def curve_number() -> pl.Expr:
+def schedule_number() -> pl.Expr:
     """A number for each configuration and its mixed steps among the agent points of one model and scenario: the rows
     of one differ in their load only. NULLs are alike."""
     return pl.struct(*CONFIGURATION, "context_requests_per_step").rank("dense")

@@ -42,7 +42,7 @@ Carry = Callable[[pl.DataFrame, Setting], pl.DataFrame]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Pairing:
     """``pairs``: a row for each reference row with a partner: what it is, ``<figure>_error`` and
     ``<figure>_reference``. ``reference_points``: rows that could count, with or without partner."""
 
@@ -89,7 +89,7 @@ def compare_points(
     options: MappingOptions | None = None,
     carry: Carry = carry_points,
     on_turn: Callable[[], None] = lambda: None,
-) -> Comparison:
+) -> Pairing:
     """Carries ``standard`` to each turn of ``reference`` and compares, both rows of ``serving_points``.
 
     ``carry`` is what makes agent points of serving points: another one than the product's own for a baseline.
@@ -113,7 +113,7 @@ def compare_points(
                 options or MappingOptions(),
             )
             pairs.append(_pair(carry(points, setting), fresh, turn_name(*turn)))
-    return Comparison(pl.concat([_no_pairs(), *pairs]), counted, same)
+    return Pairing(pl.concat([_no_pairs(), *pairs]), counted, same)
 
 
 def summarise_errors(pairs: pl.DataFrame) -> pl.DataFrame:

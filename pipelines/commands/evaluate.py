@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from schemas.catalogue import HardwareCatalogue, ModelCatalogue
-    from transforms.evaluation import Comparison
+    from transforms.evaluation import Pairing
 
 COMPARING = "Carrying points to reference turns"
 _TITLES = {
@@ -87,7 +87,7 @@ def _read(paths: list[Path], option: str, gpus: "HardwareCatalogue", specs: "Mod
     return inputs.serving_points
 
 
-def _print_json(comparison: "Comparison", errors: "pl.DataFrame") -> None:
+def _print_json(comparison: "Pairing", errors: "pl.DataFrame") -> None:
     from pipelines.commands.output import print_json
 
     account = {
@@ -99,7 +99,7 @@ def _print_json(comparison: "Comparison", errors: "pl.DataFrame") -> None:
     print_json(account | {"errors": errors.to_dicts()})
 
 
-def _print_tables(comparison: "Comparison", errors: "pl.DataFrame") -> None:
+def _print_tables(comparison: "Pairing", errors: "pl.DataFrame") -> None:
     import polars as pl
 
     from pipelines.terminal import print_table

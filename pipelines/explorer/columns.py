@@ -9,7 +9,7 @@ import polars as pl
 
 from pipelines.lake.parts import read_file
 from schemas.errors import UserError
-from transforms.configurations import curve_number
+from transforms.configurations import schedule_number
 
 _SHAPE = (
     "serving_mode", "tp", "pp", "dp", "cp", "moe_ep",
@@ -41,7 +41,7 @@ def read_agent_points(release: Path, hardware: str, model: str, scenario: str) -
     """A partition of ``agent_points``: all of its rows, the page's columns that it has, and ``curve``."""
     folder = release / "agent_points" / f"hardware={hardware}" / f"model={model}" / f"scenario={scenario}"
     keyed = _read(folder).with_columns(hardware=pl.lit(hardware), model=pl.lit(model))
-    return _chosen(keyed.with_columns(curve_number().alias(CURVE)), (*AGENT_COLUMNS, CURVE))
+    return _chosen(keyed.with_columns(schedule_number().alias(CURVE)), (*AGENT_COLUMNS, CURVE))
 
 
 def read_serving_points(release: Path, hardware: str, model: str) -> pl.DataFrame:

@@ -28,7 +28,7 @@ from transforms.agent_points.carry import Setting, carry_points
 from transforms.agent_points.prepare import Carrier, prepare_points
 from transforms.agent_points.rows.labels import code
 from transforms.agent_points.rows.rows import Rows
-from transforms.evaluation import FIGURES, PARTNER, Carry, Comparison, compare_points
+from transforms.evaluation import FIGURES, PARTNER, Carry, Pairing, compare_points
 
 SHARED = Path(os.environ.get("AGENT_PARETO_SHARED", Path(__file__).parents[3] / "shared"))
 FIDELITY = SHARED / "tables" / "aiconfigurator" / "fidelity"
@@ -73,7 +73,7 @@ def read_points(folders: Sequence[Path], pattern: str) -> pl.DataFrame:
     return read_inputs(files, load_hardware(), load_models()).serving_points
 
 
-def compare(standard: pl.DataFrame, reference: pl.DataFrame, carry: Carry) -> Comparison:
+def compare(standard: pl.DataFrame, reference: pl.DataFrame, carry: Carry) -> Pairing:
     return compare_points(standard, reference, load_hardware(), load_models(), carry=carry)
 
 
@@ -82,12 +82,14 @@ def _baseline(method: Callable[[Rows, ModelSpec], Carrier]) -> Carry:
 
     def carry(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
         parts = []
-        for part in prepare_points(points, setting.spec, setting.hardware).parts:
-            workload = agent_workload(setting.scenario, setting.spec.attention, prefill_sees_output=part.mode == "agg")
-            rows = part.take(part.choose(setting.scenario).rows).rows
+        for group in prepare_points(points, setting.spec, setting.hardware).groups:
+            workload = agent_workload(setting.scenario, setting.spec.attention, prefill_sees_output=group.mode == "agg")
+            rows = group.take(group.choose(setting.scenario).rows).rows
             carrier = method(rows, setting.spec)
             method_code = np.full(len(rows), code("transfer_method", carrier.method))
-            parts.append(rows.with_figures(carrier.carry(workload), transfer_method=method_code, interpolated=False))
+            parts.append(
+                rows.with_figures(carrier.figures_at(workload), transfer_method=method_code, interpolated=False)
+            )
         return pl.concat(rows.to_frame() for rows in parts)
 
     return carry

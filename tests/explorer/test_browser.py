@@ -19,7 +19,7 @@ from tests.explorer.browser import Watched, chromium, needs_chromium, screenshot
 from transforms.agent_points.prepare import prepare_points
 from transforms.agent_points.sessions import stations
 from transforms.agent_points.single_turns import ON_HIT, ON_MISS, turn_differences, turn_work
-from transforms.configurations import curve_number
+from transforms.configurations import schedule_number
 from transforms.equations.kv_memory import session_bytes_on_rank
 from transforms.equations.turns import hit_differences, miss_differences, ms_per_flop
 from transforms.equations.what_if import latency_at_hit_rate, rate_at_hit_rate, session_figures, sessions_that_fit
@@ -299,7 +299,7 @@ def _ends(rows: pl.DataFrame, row: dict[str, Any]) -> list[tuple[str, float]]:
         return [(row["point_id"], 1.0)]
     low_id = row["point_id"].removesuffix("-wall")
     on_gpu = rows.filter(pl.col("hardware") == row["hardware"])
-    curve = on_gpu.with_columns(curve_number().alias("curve")).filter(
+    curve = on_gpu.with_columns(schedule_number().alias("curve")).filter(
         (pl.col("curve") == pl.col("curve").filter(point_id=low_id).first()) & ~pl.col("interpolated")
     )
     curve = curve.sort("batch_per_rank")

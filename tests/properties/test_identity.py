@@ -23,7 +23,7 @@ from tests.transforms.factory import (
     shipped_points,
 )
 from transforms.agent_points.carriers.engine_steps import EngineSteps
-from transforms.agent_points.carriers.pools import Pools
+from transforms.agent_points.carriers.pools import PoolSteps
 from transforms.agent_points.carriers.ratio import RatioRows
 from transforms.agent_points.carriers.workload import agent_workload
 from transforms.agent_points.carry import Setting
@@ -118,7 +118,7 @@ def carried_by(
     workload = agent_workload(shared.scenario, shared.spec.attention, prefill_sees_output=mode == "agg")
     numbered = number_configurations(add_private_columns(part.rename(ROW_FIGURES), shared.spec, load_hardware()))
     rows = Rows(numbered)
-    return rows.with_figures(taken(rows, shared.spec).carry(workload)).to_frame()
+    return rows.with_figures(taken(rows, shared.spec).figures_at(workload)).to_frame()
 
 
 def test_steps_taken_apart_and_put_together() -> None:
@@ -134,7 +134,7 @@ def test_steps_taken_apart_and_put_together() -> None:
 
 def test_pools_taken_apart_and_matched_again() -> None:
     for part, shared in parts(all_points().filter(serving_mode="disagg")):
-        carried = carried_by(Pools.taken_apart, part, shared, "disagg")
+        carried = carried_by(PoolSteps.taken_apart, part, shared, "disagg")
         assert_figures_are_the_rows(carried, part)
         rate = carried["serving_requests_per_s"].to_list()
         assert rate == pytest.approx(carried["row_requests_per_s"].to_list(), rel=1e-9)

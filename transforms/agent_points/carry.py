@@ -19,7 +19,7 @@ from transforms.agent_points.memory.idle_kv import add_reload
 from transforms.agent_points.memory.pool_memory import POOL_FIGURES
 from transforms.agent_points.mixing import add_mix
 from transforms.agent_points.percentiles import add_percentiles, add_prefill_slopes, scenario_spread
-from transforms.agent_points.prepare import Part, PreparedPoints, prepare_points
+from transforms.agent_points.prepare import PreparedPoints, RowGroup, prepare_points
 from transforms.agent_points.rows.rows import Rows
 from transforms.agent_points.service import Service
 from transforms.agent_points.sessions import add_session_figures, close_loop
@@ -48,26 +48,26 @@ def carry_points(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
 def carry_prepared(prepared: PreparedPoints, setting: Setting) -> pl.DataFrame:
     """As ``carry_points``, of points that may be carried to several scenarios."""
     with np.errstate(all="ignore"):  # what a row does not say, and what follows from it, is NaN here, then NULL
-        carried = [frame for part in prepared.parts for frame in _carry_part(part, setting)]
+        carried = [frame for group in prepared.groups for frame in _carry_group(group, setting)]
     return pl.concat(carried)
 
 
-def _carry_part(part: Part, setting: Setting) -> list[pl.DataFrame]:
-    """The part's rows, and the points at the wall of their curves."""
+def _carry_group(group: RowGroup, setting: Setting) -> list[pl.DataFrame]:
+    """The group's rows, and the points at the wall of their curves."""
     scenario, spec, options = setting.scenario, setting.spec, setting.options
-    service = Service.of_part(part, scenario, spec, options)
-    chosen = service.part
+    service = Service.of_group(group, scenario, spec, options)
+    chosen = service.group
     rows = (add_turns_that_evict if evicts(scenario, options) else add_turns)(service, scenario, spec, options)
     rows = add_reload(add_prefill_slopes(rows, chosen, scenario, spec), scenario, spec)
     rows = close_loop(rows, scenario, options.closed_loop).with_figures(interpolated=False)
-    roofline = part.roofline and f"{part.roofline} {'dense' if spec.moe is None else 'experts'}"
+    roofline = group.roofline and f"{group.roofline} {'dense' if spec.moe is None else 'experts'}"
     is_latent = any(group.kind == "mla" for group in spec.attention)
-    rows = add_evidence(rows, scenario, part.mode, roofline, is_latent)
-    judged = judge_rows(rows, setting, aggregated=part.aggregated)
+    rows = add_evidence(rows, scenario, group.mode, roofline, is_latent)
+    judged = complete_points(rows, setting, aggregated=group.aggregated)
     at_wall = wall_points(judged, chosen.curves, scenario, options.closed_loop)
     points = [_to_frame(name_curve_limits(judged, chosen.curves), setting)]
     if len(at_wall):
-        at_wall = judge_rows(at_wall.with_figures(interpolated=True), setting, aggregated=part.aggregated)
+        at_wall = complete_points(at_wall.with_figures(interpolated=True), setting, aggregated=group.aggregated)
         points.append(
             _to_frame(at_wall, setting).with_columns(
                 point_id=pl.col("point_id") + "-wall",
@@ -80,7 +80,7 @@ def _carry_part(part: Part, setting: Setting) -> list[pl.DataFrame]:
 
 def _to_frame(points: Rows, setting: Setting) -> pl.DataFrame:
     """The points with what the scenario is, without the private figures that are found anew for every load
-    (``judge_rows``)."""
+    (``complete_points``)."""
     scenario = setting.scenario
     of_scenario = {
         "scenario": scenario.slug,
@@ -93,7 +93,7 @@ def _to_frame(points: Rows, setting: Setting) -> pl.DataFrame:
     return points.without_figures((*POOL_FIGURES, "_parked_limit")).with_figures(of_scenario).to_frame()
 
 
-def judge_rows(rows: Rows, setting: Setting, *, aggregated: bool) -> Rows:
+def complete_points(rows: Rows, setting: Setting, *, aggregated: bool) -> Rows:
     """Rows with ``sessions`` and turn figures, with what follows from them, memory, feasibility and cost."""
     scenario, spec, options = setting.scenario, setting.spec, setting.options
     rows = add_session_figures(rows, scenario)

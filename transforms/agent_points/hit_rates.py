@@ -23,7 +23,7 @@ NODE_FIGURES: Final = (*SERVICE_FIGURES, "prefill_tokens_per_turn")
 
 def add_turns(service: Service, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
     """The rows' turn figures where no load changes the hit rate."""
-    rows, hit_rate = service.part.rows, constant_hit_rate(scenario)
+    rows, hit_rate = service.group.rows, constant_hit_rate(scenario)
     figures = service.at(hit_rate)
     ends = service.ends({hit_rate: figures})
     offloaded = options.idle_kv == "offloaded"
@@ -43,8 +43,8 @@ def add_turns_that_evict(service: Service, scenario: Scenario, spec: ModelSpec, 
 
     The figures at ``NODES`` stay with the rows (``node_name``), for other loads of the same curve.
     """
-    rows, most = service.part.rows, evicting_model(scenario)[1]
-    memory = evicting_memory(rows, scenario, spec, options, aggregated=service.part.aggregated)
+    rows, most = service.group.rows, evicting_model(scenario)[1]
+    memory = evicting_memory(rows, scenario, spec, options, aggregated=service.group.aggregated)
     at_nodes = {most * share: service.at(most * share) for share in NODES}
     rates = np.repeat(np.array([[rate] for rate in at_nodes]), len(rows), axis=1)
     known = list(at_nodes.values())
@@ -71,7 +71,7 @@ def node_name(figure: str, number: int) -> str:
 
 def _with_turns(service: Service, figures: dict[str, Array], hit_rate: Array | float) -> Rows:
     prefill_tokens = service.turns.at(hit_rate).mean.new_tokens
-    return service.part.rows.with_figures(figures, **service.labels(), prefill_tokens_per_turn=prefill_tokens)
+    return service.group.rows.with_figures(figures, **service.labels(), prefill_tokens_per_turn=prefill_tokens)
 
 
 def _over_hit_rates(rates: Array, figures: Sequence[Mapping[str, Array]]) -> ServiceAtHitRates:

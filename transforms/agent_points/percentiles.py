@@ -12,7 +12,7 @@ from schemas.arrays import Array, Flags
 from schemas.models import ModelSpec
 from schemas.scenarios import Scenario
 from transforms.agent_points.carriers.workload import Prefill
-from transforms.agent_points.prepare import Part
+from transforms.agent_points.prepare import RowGroup
 from transforms.agent_points.rows.columns import PREFILL_SLOPES
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations.context import TurnProfile, turn_profile
@@ -49,18 +49,18 @@ _HEAVIER = 2.0
 NodesAt = Callable[[float], ScenarioNodes]
 
 
-def add_prefill_slopes(rows: Rows, part: Part, scenario: Scenario, spec: ModelSpec) -> Rows:
-    """Adds ``PREFILL_SLOPES``, taken between the scenario's mean hit and its mean miss, to the rows of the part."""
-    turns = turn_profile(scenario, prefill_sees_output=part.aggregated)
+def add_prefill_slopes(rows: Rows, group: RowGroup, scenario: Scenario, spec: ModelSpec) -> Rows:
+    """Adds ``PREFILL_SLOPES``, taken between the scenario's mean hit and its mean miss, to the rows of the group."""
+    turns = turn_profile(scenario, prefill_sees_output=group.aggregated)
     light, heavy = (_mean_prefill(turns, new, spec) for new in (turns.new_on_hit, turns.new_on_miss))
     if heavy.new_tokens < 1.01 * light.new_tokens:
         heavy = Prefill(_HEAVIER * light.new_tokens, _HEAVIER**2 * light.attention_flops)
-    if len(part.carriers) == 1:
+    if len(group.carriers) == 1:
         return rows.with_figures(
-            dict(zip(PREFILL_SLOPES, part.carriers[0][0].prefill_slopes(light, heavy), strict=True))
+            dict(zip(PREFILL_SLOPES, group.carriers[0][0].prefill_slopes(light, heavy), strict=True))
         )
     found = np.empty((2, len(rows)))
-    for carrier, places in part.carriers:
+    for carrier, places in group.carriers:
         found[0, places], found[1, places] = carrier.prefill_slopes(light, heavy)
     return rows.with_figures(dict(zip(PREFILL_SLOPES, found, strict=True)))
 

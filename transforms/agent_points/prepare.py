@@ -14,7 +14,7 @@ from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.carriers.engine_steps import EngineSteps
 from transforms.agent_points.carriers.last_answer import LastAnswer
-from transforms.agent_points.carriers.pools import Pools
+from transforms.agent_points.carriers.pools import PoolSteps
 from transforms.agent_points.carriers.ratio import RatioRows
 from transforms.agent_points.carriers.roofline import RooflineRows
 from transforms.agent_points.carriers.roofline_pools import RooflinePools
@@ -42,7 +42,7 @@ class Carrier(Protocol):
         """Those of the rows."""
         ...
 
-    def carry(self, workload: Workload) -> dict[str, Number]:
+    def figures_at(self, workload: Workload) -> dict[str, Number]:
         """Turn figures and ``serving_requests_per_s`` of each row at the workload."""
         ...
 
@@ -52,7 +52,7 @@ class Carrier(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class RowGroup:
     """Rows of one serving mode, all roofline rows of one preset or all from tables, in the order of their curves.
 
     ``carriers``: how to carry them, each with the places of its rows.
@@ -64,7 +64,7 @@ class Part:
     curves: Curves
     alternatives: Alternatives
     carriers: Sequence[tuple[Carrier, Indices]]
-    _chosen: LastAnswer[bytes, "Part"] = field(default_factory=LastAnswer, repr=False, compare=False)
+    _chosen: LastAnswer[bytes, "RowGroup"] = field(default_factory=LastAnswer, repr=False, compare=False)
 
     @property
     def aggregated(self) -> bool:
@@ -76,15 +76,15 @@ class Part:
         misses_nothing = never_misses(scenario, options or MappingOptions())
         return self.alternatives.choose(scenario, self.mode, may_be_direct=one_workload, misses_nothing=misses_nothing)
 
-    def take(self, which: Flags) -> "Part":
+    def take(self, which: Flags) -> "RowGroup":
         """Those of the rows. Scenarios mostly choose alike: the last answer is kept."""
         if which.all():
             return self
         return self._chosen.to(np.packbits(which).tobytes(), lambda: self._taken(which))
 
-    def _taken(self, which: Flags) -> "Part":
+    def _taken(self, which: Flags) -> "RowGroup":
         place = np.cumsum(which) - 1
-        return Part(
+        return RowGroup(
             self.mode,
             self.roofline,
             rows := self.rows.take(which),
@@ -102,7 +102,7 @@ class PreparedPoints:
     """
 
     spec: ModelSpec
-    parts: tuple[Part, ...]
+    groups: tuple[RowGroup, ...]
     lookups: Lookups
 
 
@@ -118,11 +118,11 @@ def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCata
     some_rows = numbered[first_rows if order is None else order[first_rows]]
     configurations = add_private_columns(some_rows, spec, hardware)
     with np.errstate(all="ignore"):  # what a row does not say is NaN here
-        parts = [
-            _prepare_part(Rows(numbered, places=places, configurations=of_kind), spec)
+        groups = [
+            _prepare_group(Rows(numbered, places=places, configurations=of_kind), spec)
             for places, of_kind in _by_kind(order, number, configurations)
         ]
-    return PreparedPoints(spec, tuple(parts), Lookups.of_configurations(configurations, numbered.columns))
+    return PreparedPoints(spec, tuple(groups), Lookups.of_configurations(configurations, numbered.columns))
 
 
 def _by_kind(
@@ -144,7 +144,7 @@ def _by_kind(
         yield there if order is None else order[there], of_rows
 
 
-def _prepare_part(rows: Rows, spec: ModelSpec) -> Part:
+def _prepare_group(rows: Rows, spec: ModelSpec) -> RowGroup:
     mode, preset = rows.configurations.rows.frame.select("serving_mode", "_preset").row(0)
     every = np.arange(len(rows))
     carriers: list[tuple[Carrier, Indices]] = []
@@ -153,12 +153,12 @@ def _prepare_part(rows: Rows, spec: ModelSpec) -> Part:
         carriers.append((priced(rows, spec, preset), every))
     else:
         apart = _can_be_taken_apart(rows, mode)
-        take_apart = EngineSteps.taken_apart if mode == "agg" else Pools.taken_apart
+        take_apart = EngineSteps.taken_apart if mode == "agg" else PoolSteps.taken_apart
         if apart.any():
             carriers.append((take_apart(rows.take(apart), spec), every[apart]))
         if not apart.all():
             carriers.append((RatioRows(rows.take(~apart), spec), every[~apart]))
-    return Part(mode, preset, rows, Curves.of_rows(rows), Alternatives.of_rows(rows), carriers)
+    return RowGroup(mode, preset, rows, Curves.of_rows(rows), Alternatives.of_rows(rows), carriers)
 
 
 def _can_be_taken_apart(rows: Rows, mode: str) -> Flags:

@@ -10,7 +10,7 @@ from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.carriers.workload import AgentTurns, agent_turns
-from transforms.agent_points.prepare import Part
+from transforms.agent_points.prepare import RowGroup
 from transforms.agent_points.rows.columns import TURN_FIGURES
 from transforms.agent_points.rows.labels import code
 from transforms.agent_points.rows.rows import Rows
@@ -24,27 +24,27 @@ _AT_BOTH_ENDS = ("turn_latency_ms", "serving_requests_per_s")
 
 @dataclass(frozen=True)
 class Service:
-    """Rows of one part, their turns at any hit rate.
+    """Rows of one group, their turns at any hit rate.
 
     ``direct``: which of them are at the agent's own workload; ``misses`` the rows that price a miss of each of
     these, None where the scenario has no misses.
     """
 
-    part: Part
+    group: RowGroup
     turns: AgentTurns
     direct: Flags
     misses: Rows | None
     output_tokens: float
 
     @classmethod
-    def of_part(cls, part: Part, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> "Service":
-        """The rows that the scenario takes of a part."""
-        choice = part.choose(scenario, options)
+    def of_group(cls, group: RowGroup, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> "Service":
+        """The rows that the scenario takes of a group."""
+        choice = group.choose(scenario, options)
         return cls(
-            part.take(choice.rows),
-            agent_turns(scenario, spec.attention, prefill_sees_output=part.aggregated),
+            group.take(choice.rows),
+            agent_turns(scenario, spec.attention, prefill_sees_output=group.aggregated),
             choice.direct[choice.rows],
-            None if choice.miss is None else part.rows.take(choice.miss),
+            None if choice.miss is None else group.rows.take(choice.miss),
             scenario.output_tokens_per_turn,
         )
 
@@ -53,21 +53,21 @@ class Service:
         return self._figures(hit_rate, self.turns)
 
     def _figures(self, hit_rate: Number, turns: AgentTurns) -> dict[str, Array]:
-        figures = self._carried(hit_rate, turns)
+        figures = self._of_carriers(hit_rate, turns)
         if not self.direct.any():
             return figures
         direct = self._of_direct(figures)
         rates = hit_rate[self.direct] if isinstance(hit_rate, np.ndarray) else hit_rate
-        own = self.part.rows.take(self.direct)
+        own = self.group.rows.take(self.direct)
         if self.misses is not None:
             direct = direct_figures(own.with_figures(direct), self.misses, self.output_tokens, rates)
         else:
-            at_hits = figures if np.all(rates == 1.0) else self._carried(1.0, turns)
+            at_hits = figures if np.all(rates == 1.0) else self._of_carriers(1.0, turns)
             carried = self._of_direct(at_hits)
             table = direct_figures(own.with_figures(carried), own, self.output_tokens, 1.0)
             # no row prices the misses: the table's own figures, times what misses add where the row is carried
             direct = {name: table[name] * _ratio(direct[name], carried[name]) for name in SERVICE_FIGURES}
-        changed = {name: np.broadcast_to(values, len(self.part.rows)).copy() for name, values in figures.items()}
+        changed = {name: np.broadcast_to(values, len(self.group.rows)).copy() for name, values in figures.items()}
         for name, values in changed.items():
             values[self.direct] = direct[name]
         return changed
@@ -83,11 +83,11 @@ class Service:
 
     def labels(self) -> dict[str, Number]:
         """``transfer_method`` of each row."""
-        codes = [code("transfer_method", carrier.method) for carrier, _ in self.part.carriers]
+        codes = [code("transfer_method", carrier.method) for carrier, _ in self.group.carriers]
         if len(codes) == 1 and not self.direct.any():
             return {"transfer_method": codes[0]}
-        method = np.empty(len(self.part.rows), np.int8)
-        for number, (_, places) in zip(codes, self.part.carriers, strict=True):
+        method = np.empty(len(self.group.rows), np.int8)
+        for number, (_, places) in zip(codes, self.group.carriers, strict=True):
             method[places] = number
         method[self.direct] = code("transfer_method", "direct")
         return {"transfer_method": method}
@@ -95,13 +95,13 @@ class Service:
     def _of_direct(self, figures: Mapping[str, Array]) -> dict[str, Array]:
         return {name: np.broadcast_to(values, len(self.direct))[self.direct] for name, values in figures.items()}
 
-    def _carried(self, hit_rate: Number, turns: AgentTurns) -> dict[str, Array]:
-        if len(self.part.carriers) == 1:
-            return self.part.carriers[0][0].carry(turns.at(hit_rate))
-        figures = {name: np.empty(len(self.part.rows)) for name in SERVICE_FIGURES}
-        for carrier, places in self.part.carriers:
+    def _of_carriers(self, hit_rate: Number, turns: AgentTurns) -> dict[str, Array]:
+        if len(self.group.carriers) == 1:
+            return self.group.carriers[0][0].figures_at(turns.at(hit_rate))
+        figures = {name: np.empty(len(self.group.rows)) for name in SERVICE_FIGURES}
+        for carrier, places in self.group.carriers:
             rates = hit_rate[places] if isinstance(hit_rate, np.ndarray) else hit_rate
-            carried = carrier.carry(turns.at(rates))
+            carried = carrier.figures_at(turns.at(rates))
             for name in SERVICE_FIGURES:
                 figures[name][places] = carried[name]
         return figures

@@ -18,7 +18,7 @@ from schemas.models import AttentionGroup
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.carriers.workload import Prefill, agent_turns
-from transforms.agent_points.prepare import Part, PreparedPoints
+from transforms.agent_points.prepare import PreparedPoints, RowGroup
 from transforms.agent_points.rows.rows import as_array
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import session_bytes_on_rank
@@ -89,15 +89,15 @@ def turn_differences(prepared: PreparedPoints, scenario: Scenario, published: pl
     """
     rates = published.select("hardware", "point_id", "cache_hit_rate")
     with np.errstate(all="ignore"):  # what a row does not say is NaN here, then NULL
-        parts = [_of_part(part, prepared, scenario, rates) for part in prepared.parts]
+        parts = [_of_group(group, prepared, scenario, rates) for group in prepared.groups]
     return pl.concat(parts)
 
 
-def _of_part(part: Part, prepared: PreparedPoints, scenario: Scenario, rates: pl.DataFrame) -> pl.DataFrame:
+def _of_group(group: RowGroup, prepared: PreparedPoints, scenario: Scenario, rates: pl.DataFrame) -> pl.DataFrame:
     groups = prepared.spec.attention
-    chosen = part.take(part.choose(scenario).rows)
-    turns = agent_turns(scenario, groups, prefill_sees_output=part.aggregated)
-    work = turn_work(scenario, groups, prefill_sees_output=part.aggregated)
+    chosen = group.take(group.choose(scenario).rows)
+    turns = agent_turns(scenario, groups, prefill_sees_output=group.aggregated)
+    work = turn_work(scenario, groups, prefill_sees_output=group.aggregated)
     keys = chosen.rows.select(["hardware", "point_id"])
     hit_rate = as_array(keys.join(rates, on=keys.columns, how="left", maintain_order="left")["cache_hit_rate"])
     columns = {name: np.full(len(chosen.rows), np.nan) for name in (*ON_HIT, *ON_MISS, "carried_latency_ms")}
@@ -105,7 +105,7 @@ def _of_part(part: Part, prepared: PreparedPoints, scenario: Scenario, rates: pl
     for carrier, rows in chosen.carriers:
         mean = turns.at(hit_rate[rows])
         for on_hit, hit, on_miss, miss in places:
-            figures = carrier.carry(replace(mean, first=work.hit(hit), last=work.miss(miss)))
+            figures = carrier.figures_at(replace(mean, first=work.hit(hit), last=work.miss(miss)))
             columns["carried_latency_ms"][rows] = figures["turn_latency_ms"]
             columns[on_hit][rows] = figures["first_turn_latency_ms"] - figures["turn_latency_ms"]
             columns[on_miss][rows] = figures["last_turn_latency_ms"] - figures["turn_latency_ms"]

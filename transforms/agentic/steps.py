@@ -16,8 +16,9 @@ import numpy.typing as npt
 import polars as pl
 
 from schemas.models import ModelSpec
+from schemas.options import Pool
 from transforms.agent_points.carriers.step_parts import StepParts
-from transforms.agent_points.rows.gpu import Gpu, Pool
+from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations.kv_memory import attention_flops
 

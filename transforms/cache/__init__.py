@@ -11,9 +11,7 @@ from transforms.cache.models import (
     CacheLoad,
     CacheModel,
     CacheOutcome,
-    FixedHitRate,
     LeastRecentlyUsed,
-    TimeToLive,
 )
 from transforms.cache.pauses import PauseDistribution
 from transforms.cache.settling import OverHitRates, settle_at_load, settle_hit_rate
@@ -23,13 +21,11 @@ __all__ = [
     "CacheLoad",
     "CacheModel",
     "CacheOutcome",
-    "FixedHitRate",
     "HeldSquares",
     "LeastRecentlyUsed",
     "OverHitRates",
     "PauseDistribution",
     "SessionShape",
-    "TimeToLive",
     "constant_hit_rate",
     "evicting_model",
     "evicts",

@@ -1,4 +1,4 @@
-"""Models of a cache that forgets, behind one interface: a fixed chance, a time to live, least recently used."""
+"""A cache that forgets what was used least recently, and what any model of a cache takes and gives."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -48,33 +48,6 @@ class CacheModel(Protocol):
 
 
 @dataclass(frozen=True)
-class FixedHitRate:
-    """The same chance for all, whatever the load."""
-
-    hit_rate: float
-
-    def outcome(self, shape: SessionShape, load: CacheLoad) -> CacheOutcome:
-        """That chance."""
-        like = _points(load)
-        return CacheOutcome(
-            like + self.hit_rate, like, like + (np.inf if self.hit_rate == 1 else np.nan), like.astype(bool)
-        )
-
-
-@dataclass(frozen=True)
-class TimeToLive:
-    """A pause longer than ``kept_s`` loses the prefix, whatever the load."""
-
-    kept_s: float
-
-    def outcome(self, shape: SessionShape, load: CacheLoad) -> CacheOutcome:
-        """The share of pauses that are no longer."""
-        like = _points(load)
-        found = shape.most_hit_rate * float(shape.pauses.share_within(self.kept_s))
-        return CacheOutcome(like + found, like, like + self.kept_s, like.astype(bool))
-
-
-@dataclass(frozen=True)
 class LeastRecentlyUsed:
     """The prefix used longest ago is evicted first.
 
@@ -98,7 +71,7 @@ class LeastRecentlyUsed:
 
         Raises ``ValueError`` for loads that cannot be, and with ``finite`` for a shape without squares.
         """
-        _points(load)
+        _refuse_impossible(load)
         hbm = np.asarray(load.memory, dtype=np.float64)
         balance = _Balance(shape, load)
         near, far = (
@@ -172,11 +145,10 @@ def _normal_share(score: Array) -> Array:
     return np.asarray(np.where(score < 0, upper, 1 - upper))
 
 
-def _points(load: CacheLoad) -> Array:
-    """Zeros in the shape of the load's points. Raises ``ValueError`` for loads that cannot be."""
-    sessions, service, memory, host = np.broadcast_arrays(
-        *(np.asarray(part, dtype=np.float64) for part in (load.sessions, load.service_s, load.memory, load.host_memory))
+def _refuse_impossible(load: CacheLoad) -> None:
+    """Raises ``ValueError`` for loads that cannot be."""
+    sessions, service, memory, host = (
+        np.asarray(part, dtype=np.float64) for part in (load.sessions, load.service_s, load.memory, load.host_memory)
     )
     if not ((sessions > 0).all() and (service > 0).all() and (memory >= 0).all() and (host >= 0).all()):
         raise ValueError("sessions and service_s must be more than 0, memory 0 or more")
-    return np.zeros(sessions.shape)

@@ -9,7 +9,7 @@ from schemas.models import ModelSpec
 from transforms.agent_points.carriers.roofline import turn_times
 from transforms.agent_points.carriers.roofline_replica import RooflineReplica
 from transforms.agent_points.carriers.workload import AgentTurns, agent_turns
-from transforms.agent_points.carry import Setting, judge_rows
+from transforms.agent_points.carry import Setting, complete_points
 from transforms.agent_points.curve.between import (
     IN_FLIGHT,
     at_sessions,
@@ -313,7 +313,7 @@ def _judge(solved: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     modes = solved.partition_by("serving_mode", as_dict=True, maintain_order=True)
     with np.errstate(all="ignore"):
         judged = pl.concat(
-            judge_rows(Rows(part), setting, aggregated=mode == "agg").to_frame() for (mode,), part in modes.items()
+            complete_points(Rows(part), setting, aggregated=mode == "agg").to_frame() for (mode,), part in modes.items()
         )
     return judged.sort("_order").with_columns(
         infeasible_reason=pl.coalesce(

@@ -9,10 +9,11 @@ rank, where a plan takes the slower R of one.
 
 import polars as pl
 
+from transforms.configurations import SCHEDULE_ID
 from transforms.equations import closed_loop as loop
 from transforms.equations.what_if import sessions_that_fit
 from transforms.planning.limits import TOLERANCE, Limits, Loop
-from transforms.planning.segments import CURVE, add_curves, segments, solve, within_latency
+from transforms.planning.segments import add_curves, segments, solve, within_latency
 from transforms.planning.without_plan import why_not
 
 #: What describes the configuration of a plan.
@@ -64,7 +65,7 @@ def _plans(
     is_allowed = c("turn_latency_ms") <= limit_s * 1e3 * (1 + TOLERANCE)
 
     def evaluate(shares: pl.DataFrame) -> pl.DataFrame:
-        """Rows (``_curve``, ``replicas``) whose two shares the curve serves within the limit, with figures of both."""
+        """Curves and ``replicas`` whose two shares the curve serves within the limit, with figures of both."""
         shares = shares.with_columns(
             _high=(sessions + c("replicas") - 1) // c("replicas"), _low=sessions // c("replicas")
         )
@@ -73,27 +74,33 @@ def _plans(
             for share in ("_high", "_low")
         )
         return high.join(
-            low.select(CURVE, "replicas", _low_latency_ms="turn_latency_ms"), on=[CURVE, "replicas"], how="inner"
+            low.select(SCHEDULE_ID, "replicas", _low_latency_ms="turn_latency_ms"),
+            on=[SCHEDULE_ID, "replicas"],
+            how="inner",
         )
 
     most = allowed.with_columns(_most=(c("_to") * (1 + TOLERANCE)).floor())
     most = most.filter((c("_most") >= 1) & (c("_most") >= c("_from") * (1 - TOLERANCE)))
-    most = most.select(CURVE, c("_most").clip(upper_bound=2.0**53).cast(pl.Int64)).unique()
-    most = solve(pieces, most, "_most", scenario.think_time_s, closed_loop).filter(is_allowed).select(CURVE, "_most")
+    most = most.select(SCHEDULE_ID, c("_most").clip(upper_bound=2.0**53).cast(pl.Int64)).unique()
+    most = (
+        solve(pieces, most, "_most", scenario.think_time_s, closed_loop).filter(is_allowed).select(SCHEDULE_ID, "_most")
+    )
     least = most.with_columns(replicas=(sessions + c("_most") - 1) // c("_most"))
     # where the emptier replicas of these are off the curve or slower, one or two more may do
-    tried = pl.concat([least.select(CURVE, replicas=c("replicas") + more) for more in range(3)])
+    tried = pl.concat([least.select(SCHEDULE_ID, replicas=c("replicas") + more) for more in range(3)])
     tried = tried.filter(c("replicas") <= sessions).unique()
-    found = evaluate(tried).sort(CURVE, "replicas").unique(CURVE, keep="first", maintain_order=True)
+    found = evaluate(tried).sort(SCHEDULE_ID, "replicas").unique(SCHEDULE_ID, keep="first", maintain_order=True)
     # where turns do not get slower with every session, fewer replicas may do as well
     fewer = found
-    while not (fewer := evaluate(fewer.filter(c("replicas") > 1).select(CURVE, replicas=c("replicas") - 1))).is_empty():
-        found = pl.concat([fewer, found.join(fewer, on=CURVE, how="anti")])
+    while not (
+        fewer := evaluate(fewer.filter(c("replicas") > 1).select(SCHEDULE_ID, replicas=c("replicas") - 1))
+    ).is_empty():
+        found = pl.concat([fewer, found.join(fewer, on=SCHEDULE_ID, how="anti")])
     stops = allowed.sort("_to", c("_stop") == "table", descending=[True, False]).unique(
-        CURVE, keep="first", maintain_order=True
+        SCHEDULE_ID, keep="first", maintain_order=True
     )
-    found = found.join(stops.select(CURVE, "_stop"), on=CURVE, how="left")
-    found = found.join(most.group_by(CURVE).agg(c("_most").max()), on=CURVE, how="left")
+    found = found.join(stops.select(SCHEDULE_ID, "_stop"), on=SCHEDULE_ID, how="left")
+    found = found.join(most.group_by(SCHEDULE_ID).agg(c("_most").max()), on=SCHEDULE_ID, how="left")
     return _with_figures(found, sessions, limit, scenario)
 
 

@@ -15,29 +15,28 @@ from transforms.agent_points.curve.between import (
 from transforms.agent_points.judgement.feasibility import WALL_REASONS
 from transforms.agent_points.rows.columns import CLIFF_OF_HIT_RATE, TURN_FIGURES
 from transforms.agent_points.sessions import stations
-from transforms.configurations import curve_number
+from transforms.configurations import SCHEDULE_ID, schedule_number
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import along
 from transforms.planning.limits import TOLERANCE
 
-CURVE: Final = "_curve"
 #: Figures that are straight lines in the requests in flight between two rows.
 _LINES: Final = (*TURN_FIGURES, "sessions", IN_FLIGHT)
 
 
 def add_curves(points: pl.DataFrame) -> pl.DataFrame:
-    """Agent points with ``_curve``, a number for rows that differ only in their load, and with what bounds it.
+    """Agent points with ``SCHEDULE_ID``, a number for rows that differ only in their load, and with what bounds it.
 
     ``_cap``: sessions at the KV wall, infinite where the table ends before it. ``_memory``: the memory that is met.
     """
     c = pl.col
     points = points.with_columns(
-        curve_number().alias(CURVE),
+        schedule_number().alias(SCHEDULE_ID),
         _sound=c("infeasible_reason").is_null() | c("infeasible_reason").is_in(WALL_REASONS),
     )
     memory = c("binding_limit").filter(c("binding_limit").str.ends_with("memory"))
     return points.with_columns(
-        _cap=sessions_held().over(CURVE), _memory=memory.first().over(CURVE).fill_null("kv_memory")
+        _cap=sessions_held().over(SCHEDULE_ID), _memory=memory.first().over(SCHEDULE_ID).fill_null("kv_memory")
     )
 
 
@@ -51,7 +50,7 @@ def segments(points: pl.DataFrame) -> pl.DataFrame:
     """
     c = pl.col
     rows = points.filter(~c("interpolated")).with_columns(_stations=stations(), **{IN_FLIGHT: in_flight_per_station()})
-    rows = with_next(rows, CURVE, (*_LINES, "_sound", "cache_hit_rate")).with_row_index("_rank")
+    rows = with_next(rows, SCHEDULE_ID, (*_LINES, "_sound", "cache_hit_rate")).with_row_index("_rank")
     rows = rows.with_columns(c("_rank").cast(pl.Int64))
     alone = rows.filter(c("_first") & (c("batch_per_rank") <= 1) & c("_sound")).with_columns(
         *(c(name).alias(next_name(name)) for name in _LINES),
@@ -67,7 +66,7 @@ def segments(points: pl.DataFrame) -> pl.DataFrame:
     )
     pairs = pairs.filter(c("_sound") & (c("_next_sessions") >= c("sessions")))
     pairs = pairs.with_columns(_from=c("sessions"), _to=c("_next_sessions"))
-    return pl.concat([alone.select(pairs.columns), pairs]).sort(CURVE, "_rank")
+    return pl.concat([alone.select(pairs.columns), pairs]).sort(SCHEDULE_ID, "_rank")
 
 
 def within_latency(pieces: pl.DataFrame, limit_s: float, think_time_s: float, preset: loop.ClosedLoop) -> pl.DataFrame:
@@ -102,7 +101,7 @@ def within_latency(pieces: pl.DataFrame, limit_s: float, think_time_s: float, pr
 def solve(
     pieces: pl.DataFrame, wanted: pl.DataFrame, sessions: str, think_time_s: float, preset: loop.ClosedLoop
 ) -> pl.DataFrame:
-    """The rows of ``wanted`` (``_curve`` and a column of ``sessions``) with the figures of their curve at that load.
+    """The rows of ``wanted`` (a curve and a column of ``sessions``) with the figures of the curve at that load.
 
     The piece of the lowest load that holds so many sessions counts, as for operating points. Rows without one, and
     rows above the KV wall, are left out.
@@ -111,7 +110,7 @@ def solve(
     slack = 1 + TOLERANCE
     at = wanted.with_columns(c(sessions).cast(pl.Float64).alias("_wanted")).with_row_index("_asked")
     found = (
-        at.join(pieces, on=CURVE, suffix="_of_row")
+        at.join(pieces, on=SCHEDULE_ID, suffix="_of_row")
         .filter(
             (c("_from") <= c("_wanted") * slack)
             & (c("_wanted") <= c("_to") * slack)

@@ -2,9 +2,10 @@
 
 import polars as pl
 
+from transforms.configurations import SCHEDULE_ID
 from transforms.equations import closed_loop as loop
 from transforms.planning.limits import TOLERANCE, Loop
-from transforms.planning.segments import CURVE, segments, solve
+from transforms.planning.segments import segments, solve
 
 
 def why_not(points: pl.DataFrame, sessions: int, scenario: Loop, closed_loop: loop.ClosedLoop) -> pl.DataFrame:
@@ -29,7 +30,7 @@ def why_not(points: pl.DataFrame, sessions: int, scenario: Loop, closed_loop: lo
     least = more.group_by("hardware").agg(least_sessions=c("_would_do").min().cast(pl.Int64))
     # the shares next to the ends of each piece
     shares = held.filter(c("_fewest") <= sessions).select(
-        CURVE,
+        SCHEDULE_ID,
         replicas=pl.concat_list(
             (sessions // c("_fewest")).cast(pl.Int64), (sessions / c("_most")).ceil().clip(1).cast(pl.Int64)
         ),
@@ -38,11 +39,11 @@ def why_not(points: pl.DataFrame, sessions: int, scenario: Loop, closed_loop: lo
     shares = shares.with_columns(_high=(sessions + c("replicas") - 1) // c("replicas"), _low=sessions // c("replicas"))
     high, low = (
         solve(segments(points), shares, share, scenario.think_time_s, closed_loop).select(
-            "hardware", CURVE, "replicas", "turn_latency_ms"
+            "hardware", SCHEDULE_ID, "replicas", "turn_latency_ms"
         )
         for share in ("_high", "_low")
     )
-    both = high.join(low, on=["hardware", CURVE, "replicas"], suffix="_low")
+    both = high.join(low, on=["hardware", SCHEDULE_ID, "replicas"], suffix="_low")
     fastest = both.group_by("hardware").agg(
         least_turn_latency_s=pl.max_horizontal("turn_latency_ms", "turn_latency_ms_low").min() / 1e3
     )

@@ -101,8 +101,8 @@ class Inputs:
     def of_points(cls, points: pl.DataFrame, setting: Setting, prepared: PreparedPoints) -> "Inputs":
         """Of these serving points; ``prepared`` are they and others, of which all are carried by one method."""
         x = _looked_up(points, setting)
-        (part,) = prepared.parts
-        ((carrier, _),) = part.carriers
+        (group,) = prepared.groups
+        ((carrier, _),) = group.carriers
         if not isinstance(carrier, EngineSteps):
             return cls("ratio", setting.spec, x, None)
         names = carrier.rows.select(["point_id"]).with_row_index("_place")

@@ -12,7 +12,7 @@ from tests.transforms import factory
 from transforms.agent_points.carriers.workload import Prefill, agent_workload
 from transforms.agent_points.carry import Setting
 from transforms.agent_points.percentiles import add_percentiles, add_prefill_slopes, scenario_spread
-from transforms.agent_points.prepare import Part, prepare_points
+from transforms.agent_points.prepare import RowGroup, prepare_points
 from transforms.agent_points.rows.columns import PREFILL_SLOPES
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations.context import turn_profile
@@ -22,23 +22,23 @@ H100_70B = "runs/h100_sxm__llama-3.1-70b__isl4000_osl1000"
 SHARES = ("p50", "p90", "p99")
 
 
-def parts(points: pl.DataFrame, shared: Setting) -> tuple[Part, ...]:
-    return prepare_points(points, shared.spec, shared.hardware).parts
+def groups(points: pl.DataFrame, shared: Setting) -> tuple[RowGroup, ...]:
+    return prepare_points(points, shared.spec, shared.hardware).groups
 
 
-def latencies_of_turns(part: Part, shared: Setting) -> tuple[np.ndarray, np.ndarray]:
+def latencies_of_turns(group: RowGroup, shared: Setting) -> tuple[np.ndarray, np.ndarray]:
     """The engine's latency of each turn as a hit and as a miss, ``(rows, turns)``, and the weight of each."""
     scenario, groups = shared.scenario, shared.spec.attention
-    workload = agent_workload(scenario, groups, prefill_sees_output=part.aggregated)
-    turns = turn_profile(scenario, prefill_sees_output=part.aggregated)
+    workload = agent_workload(scenario, groups, prefill_sees_output=group.aggregated)
+    turns = turn_profile(scenario, prefill_sees_output=group.aggregated)
     columns, weights = [], []
     for chance, news in ((scenario.cache_hit_rate, turns.new_on_hit), (1 - scenario.cache_hit_rate, turns.new_on_miss)):
         for context, new in zip(turns.context, news, strict=True):
             flops = float(attention_flops(groups, context - new, new))
-            at = np.empty(len(part.rows))
-            for carrier, places in part.carriers:
+            at = np.empty(len(group.rows))
+            for carrier, places in group.carriers:
                 # what a turn differs from the mean by, as the first one does
-                at[places] = carrier.carry(replace(workload, first=Prefill(new, flops)))["first_turn_latency_ms"]
+                at[places] = carrier.figures_at(replace(workload, first=Prefill(new, flops)))["first_turn_latency_ms"]
             columns.append(at)
             weights.append(chance / len(news))
     return np.stack(columns, axis=1), np.array(weights)
@@ -55,18 +55,18 @@ def test_percentiles_of_turns_are_those_of_the_engines_turns(slug: str, kind: st
     else:
         shared = factory.setting("b200", "llama-3-1-70b", scenario)
         points = factory.roofline_points("b200", "llama-3-1-70b", "calibrated")
-    for part in parts(points, shared):
-        turns, weights = latencies_of_turns(part, shared)
+    for group in groups(points, shared):
+        turns, weights = latencies_of_turns(group, shared)
         order = np.argsort(turns, axis=1)
         total = np.cumsum(weights[order], axis=1)
-        workload = agent_workload(scenario, shared.spec.attention, prefill_sees_output=part.aggregated)
-        carried = [(carrier.carry(workload), places) for carrier, places in part.carriers]
-        figures = {name: np.empty(len(part.rows)) for name in ("turn_latency_ms", "tpot_ms")}
+        workload = agent_workload(scenario, shared.spec.attention, prefill_sees_output=group.aggregated)
+        carried = [(carrier.figures_at(workload), places) for carrier, places in group.carriers]
+        figures = {name: np.empty(len(group.rows)) for name in ("turn_latency_ms", "tpot_ms")}
         for found, places in carried:
             for name, values in figures.items():
                 values[places] = found[name]
-        rows = add_prefill_slopes(part.rows.with_figures(figures), part, scenario, shared.spec)
-        spread = scenario_spread(scenario, shared.spec, aggregated=part.aggregated)
+        rows = add_prefill_slopes(group.rows.with_figures(figures), group, scenario, shared.spec)
+        spread = scenario_spread(scenario, shared.spec, aggregated=group.aggregated)
         rows = add_percentiles(rows, scenario.cache_hit_rate, spread)
         for name, share in zip(SHARES, (0.5, 0.9, 0.99), strict=True):
             place = (total < share - 1e-9).sum(axis=1)

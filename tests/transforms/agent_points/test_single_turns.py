@@ -37,14 +37,14 @@ def test_every_turn_follows_from_those_evaluated(table: str, scenario: str) -> N
     shared = setting(points["hardware"][0], points["model"][0], asked)
     prepared = prepare_points(points, shared.spec, shared.hardware)
     differences = turn_differences(prepared, asked, points.with_columns(cache_hit_rate=constant_hit_rate(asked)))
-    (part,) = prepared.parts
-    chosen = part.take(part.choose(asked).rows)
-    work = turn_work(asked, shared.spec.attention, prefill_sees_output=part.aggregated)
-    mean = agent_workload(asked, shared.spec.attention, prefill_sees_output=part.aggregated)
+    (group,) = prepared.groups
+    chosen = group.take(group.choose(asked).rows)
+    work = turn_work(asked, shared.spec.attention, prefill_sees_output=group.aggregated)
+    mean = agent_workload(asked, shared.spec.attention, prefill_sees_output=group.aggregated)
     ((carrier, _),) = chosen.carriers
     hits, misses, found_hits, found_misses = [], [], [], []
     for turn in range(len(work.context_tokens)):
-        figures = carrier.carry(replace(mean, first=work.hit(turn), last=work.miss(turn)))
+        figures = carrier.figures_at(replace(mean, first=work.hit(turn), last=work.miss(turn)))
         hits.append(figures["first_turn_latency_ms"])
         misses.append(figures["last_turn_latency_ms"])
     latency = figures["turn_latency_ms"]

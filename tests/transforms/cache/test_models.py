@@ -15,12 +15,9 @@ from schemas.scenarios import Scenario
 from schemas.trace_statistics import LogNormal, PauseMixture
 from transforms.cache import (
     CacheLoad,
-    CacheModel,
-    FixedHitRate,
     LeastRecentlyUsed,
     PauseDistribution,
     SessionShape,
-    TimeToLive,
     session_shape,
     settle_hit_rate,
 )
@@ -62,20 +59,11 @@ def test_service_of_large_contexts_counts_by_what_it_holds() -> None:
     assert lru(20 * (3_000 + 900 * 9.2) / 152, held_service_s=3) == pytest.approx((0.8, 30))
 
 
-def test_infinite_time_to_live_is_fixed_at_one() -> None:
-    load = CacheLoad([1, 1e6], 2.0)
-    forever, fixed = TimeToLive(math.inf).outcome(SHAPE, load), FixedHitRate(1).outcome(SHAPE, load)
-    assert forever.hit_rate.tolist() == fixed.hit_rate.tolist() == [1, 1]
-    assert TimeToLive(10).outcome(SHAPE, load).hit_rate.tolist() == pytest.approx([0.8, 0.8])
-    assert TimeToLive(3.9).outcome(SHAPE, load).hit_rate.tolist() == [0, 0]
-
-
 def test_infinite_memory_gives_the_unbounded_hit_rate() -> None:
     compacts = SessionShape(10, 1_000, 900, 100, PAUSES, 132, most_hit_rate=0.988)
     found = LRU.outcome(compacts, CacheLoad(20, 2.0, [1e15, math.inf]))
     assert found.hit_rate.tolist() == pytest.approx([0.988, 0.988])
     assert found.kept_s[1] == math.inf
-    assert TimeToLive(math.inf).outcome(compacts, CacheLoad(20, 2.0)).hit_rate == pytest.approx(0.988)
 
 
 def test_without_pauses_all_is_in_flight_and_hits() -> None:
@@ -121,11 +109,9 @@ def test_more_memory_or_fewer_sessions_never_lose_hits(
 
 
 def test_impossible_loads_are_refused() -> None:
-    models: tuple[CacheModel, ...] = (FixedHitRate(0.5), TimeToLive(10), LRU)
-    for model in models:
-        for wrong in (CacheLoad(0, 1), CacheLoad(1, 0), CacheLoad(1, 1, -1), CacheLoad([1, math.nan], 1)):
-            with pytest.raises(ValueError, match="must be"):
-                model.outcome(SHAPE, wrong)
+    for wrong in (CacheLoad(0, 1), CacheLoad(1, 0), CacheLoad(1, 1, -1), CacheLoad([1, math.nan], 1)):
+        with pytest.raises(ValueError, match="must be"):
+            LRU.outcome(SHAPE, wrong)
 
 
 def scenario(**more: object) -> Scenario:

@@ -74,7 +74,7 @@ def test_the_closed_form_is_the_bisection(
         return
     c = ends[0] + share * (ends[1] - ends[0])
     solved = in_flight_between(c, b0, r[0], b1, r[1], pause_s, preset)
-    latency_s = along(*r, share_between(solved, b0, b1))
+    latency_s = along(r[0], r[1], share_between(solved, b0, b1))
     assert b0 * (1 - 1e-6) - 1e-6 <= solved <= b1 * (1 + 1e-6) + 1e-6
     back = loop.sessions_that_fill(solved, loop.activity_fraction(latency_s, pause_s), 1.0, preset)
     assert back == pytest.approx(c, rel=1e-6)

@@ -9,7 +9,7 @@ from pipelines.reading.catalogues import load_hardware, load_models
 from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
 from schemas.frames import conform
-from transforms.evaluation import Comparison, compare_points, summarise_errors, turn_scenario
+from transforms.evaluation import Pairing, compare_points, summarise_errors, turn_scenario
 
 TABLES = Path(__file__).parent / "tables"
 
@@ -20,7 +20,7 @@ def read(*paths: Path) -> pl.DataFrame:
     return inputs.serving_points
 
 
-def compare(standard: pl.DataFrame, reference: pl.DataFrame) -> Comparison:
+def compare(standard: pl.DataFrame, reference: pl.DataFrame) -> Pairing:
     return compare_points(standard, reference, load_hardware(), load_models())
 
 

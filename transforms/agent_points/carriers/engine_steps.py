@@ -72,7 +72,7 @@ class EngineSteps:
         """Those of the rows; what the others have told of them stays."""
         return EngineSteps(self.rows.take(which), self.spec, self.curves.take(which))
 
-    def carry(self, workload: Workload) -> dict[str, Number]:
+    def figures_at(self, workload: Workload) -> dict[str, Number]:
         """The same steps at the agent's workload, put together again: turn figures and ``serving_requests_per_s``."""
         rows, together = self.rows, self.rows["context_requests_per_step"]
         # hits and misses decode alike

@@ -37,7 +37,7 @@ _MAKE = (
 
 
 @dataclass(frozen=True)
-class Pools:
+class PoolSteps:
     """Rows of disaggregated replicas, their pools taken apart; all rows are of one model."""
 
     method: ClassVar[str] = "transfer"
@@ -46,8 +46,8 @@ class Pools:
     curves: LinearCurves
 
     @classmethod
-    def taken_apart(cls, rows: Rows, spec: ModelSpec) -> "Pools":
-        """The rows' pools in their parts, as ``aggregated.EngineSteps`` does with mixed steps."""
+    def taken_apart(cls, rows: Rows, spec: ModelSpec) -> "PoolSteps":
+        """The rows' pools in their parts, as ``engine_steps.EngineSteps`` does with mixed steps."""
         rows = _with_parts(rows, spec)
         names = ("_prompt_tokens", "_step_tokens", "_linear", "_weight_read", "_t_decode", "_context", "_read_before")
         told = (
@@ -65,11 +65,11 @@ class Pools:
         )
         return cls(rows, spec, curves)
 
-    def take(self, which: Flags | Indices) -> "Pools":
+    def take(self, which: Flags | Indices) -> "PoolSteps":
         """Those of the rows; what the others have told of them stays."""
-        return Pools(self.rows.take(which), self.spec, self.curves.take(which))
+        return PoolSteps(self.rows.take(which), self.spec, self.curves.take(which))
 
-    def carry(self, workload: Workload) -> dict[str, Number]:
+    def figures_at(self, workload: Workload) -> dict[str, Number]:
         """Both pools at the agent's workload, matched again: turn figures and ``serving_requests_per_s``.
 
         ``workload`` is that of a prefill pool that has not seen the output. The row's TTFT carries the handover of

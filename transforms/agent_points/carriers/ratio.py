@@ -35,7 +35,7 @@ class RatioRows:
         """Those of the rows."""
         return RatioRows(self.rows.take(which), self.spec)
 
-    def carry(self, workload: Workload) -> dict[str, Number]:
+    def figures_at(self, workload: Workload) -> dict[str, Number]:
         """At the agent's workload: TTFT and TPOT times the ratio of the roofline's.
 
         Gives the turn figures and ``serving_requests_per_s``: the requests in flight stay, so throughput goes with

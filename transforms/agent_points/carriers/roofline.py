@@ -51,7 +51,7 @@ class RooflineRows:
         """Those of the rows."""
         return RooflineRows(self.rows.take(which), self.spec, self.preset)
 
-    def carry(self, workload: Workload) -> dict[str, Number]:
+    def figures_at(self, workload: Workload) -> dict[str, Number]:
         """The roofline at the agent's workload: turn figures and ``serving_requests_per_s``."""
         gpu = Gpu.of_rows(self.rows, "decode")
         replica = RooflineReplica.of_rows(self.rows, self.spec, gpu, workload.decode_context_tokens)

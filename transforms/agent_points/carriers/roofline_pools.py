@@ -34,7 +34,7 @@ class RooflinePools:
         """Those of the rows."""
         return RooflinePools(self.rows.take(which), self.spec, self.preset)
 
-    def carry(self, workload: Workload) -> dict[str, Number]:
+    def figures_at(self, workload: Workload) -> dict[str, Number]:
         """The roofline at the agent's workload: turn figures and ``serving_requests_per_s``.
 
         ``workload`` is that of a prefill pool that has not seen the output.

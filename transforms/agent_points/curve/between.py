@@ -21,8 +21,6 @@ from transforms.numbers import Number
 
 #: Requests in flight at each station of a row.
 IN_FLIGHT: Final = "_b"
-#: Of a point's place between two rows.
-SHARE_DECIMALS: Final = 14
 
 
 def in_flight_per_station() -> pl.Expr:
@@ -82,8 +80,6 @@ def at_sessions(
     b: Number = in_flight_between(
         c("_wanted") / c("_stations"), low_b, low_s, high_b, high_s, think_time_s, closed_loop
     )
-    # to so many decimals that points which rounding alone tells apart stay equal, as a frontier takes them
-    share = share_between(b, low_b, high_b).clip(0.0, 1.0).round(SHARE_DECIMALS)
-    placed = pieces.with_columns(_share=share)
+    placed = pieces.with_columns(_share=share_between(b, low_b, high_b).clip(0.0, 1.0))
     lines = {name: along(c(name), c(next_name(name)), c("_share")) for name in figures}
     return placed.with_columns(**lines, sessions="_wanted")

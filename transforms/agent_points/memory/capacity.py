@@ -14,7 +14,7 @@ import numpy as np
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.memory.pool_memory import Pool, available_on_rank, pool_memory, session_bytes
+from transforms.agent_points.memory.pool_memory import PoolRanks, available_on_rank, pool_memory, session_bytes
 from transforms.agent_points.rows.labels import code
 from transforms.agent_points.rows.rows import Configurations, Rows
 from transforms.cache import evicts
@@ -35,7 +35,7 @@ def add_capacity(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Mappi
 def _aggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
     """One pool holds what is in flight and, if it stays resident, what pauses."""
     of = _memory_of(rows, scenario)
-    rows = _with(rows, of, pool_memory(of.rows, scenario, spec, Pool.aggregated(of.rows), options))
+    rows = _with(rows, of, pool_memory(of.rows, scenario, spec, PoolRanks.aggregated(of.rows), options))
     evicting, resident = evicts(scenario, options), options.idle_kv == "resident"
     parked = rows["sessions"] if resident or evicting else rows["in_flight_requests"]
     taken = parked * rows["kv_bytes_per_session_mean"] + rows["_shared_bytes"]
@@ -51,7 +51,7 @@ def _aggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Mappin
 def _disaggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
     """The cached prefixes of all sessions lie in the pool that parks them, those in flight in decode."""
     of = _memory_of(rows, scenario)
-    pools = {name: Pool.disaggregated(of.rows, name) for name in ("prefill", "decode")}
+    pools = {name: PoolRanks.disaggregated(of.rows, name) for name in ("prefill", "decode")}
     parked, decode = pools[options.parked_kv], pools["decode"]
     other = pools["decode" if options.parked_kv == "prefill" else "prefill"]
     on_decode = session_bytes(of.rows, scenario, spec, decode, options)

@@ -14,7 +14,7 @@ from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.memory.idle_kv import reload_ms
-from transforms.agent_points.memory.pool_memory import Pool, available_on_rank, session_bytes
+from transforms.agent_points.memory.pool_memory import PoolRanks, available_on_rank, session_bytes
 from transforms.agent_points.rows.rows import Rows
 from transforms.cache import (
     CacheLoad,
@@ -115,7 +115,7 @@ def evicting_memory(
     rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions, *, aggregated: bool
 ) -> EvictingMemory:
     """The memory that keeps the prefixes of rows of one serving mode: that of the pool that parks idle KV."""
-    pool = Pool.aggregated(rows) if aggregated else Pool.disaggregated(rows, options.parked_kv)
+    pool = PoolRanks.aggregated(rows) if aggregated else PoolRanks.disaggregated(rows, options.parked_kv)
     shared = session_bytes(rows, scenario, spec, pool, options).shared
     left = maximum(available_on_rank(rows, pool, options) - shared, 0.0)
     model, most = evicting_model(scenario)

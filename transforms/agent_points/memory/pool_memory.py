@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.models import ModelSpec
-from schemas.options import MappingOptions
+from schemas.options import MappingOptions, Pool
 from schemas.scenarios import Scenario
 from transforms.agent_points.mixing import mean_over_sessions, members
 from transforms.agent_points.rows.gpu import Gpu
-from transforms.agent_points.rows.gpu import Pool as PoolName
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import kv_memory as kv
 from transforms.equations.context import turn_profile
@@ -20,7 +19,7 @@ POOL_FIGURES = ("_shared_bytes", "_weights_fit", "_fit_mean", "_fit_p95", "_fit_
 
 
 @dataclass(frozen=True)
-class Pool:
+class PoolRanks:
     """The ranks of one pool, one number a row; every figure but ``ranks`` is of one rank."""
 
     ranks: Number
@@ -31,13 +30,13 @@ class Pool:
     gpu: Gpu
 
     @classmethod
-    def aggregated(cls, rows: Rows) -> "Pool":
+    def aggregated(cls, rows: Rows) -> "PoolRanks":
         """The one pool of an aggregated replica."""
         dp = rows["dp"]
         return cls(dp, rows["tp"], rows["gpus_per_replica"] / dp, dp, rows["cp"], Gpu.of_rows(rows, "decode"))
 
     @classmethod
-    def disaggregated(cls, rows: Rows, name: PoolName) -> "Pool":
+    def disaggregated(cls, rows: Rows, name: Pool) -> "PoolRanks":
         """The ``prefill`` or ``decode`` pool of a disaggregated replica."""
         workers, tp, pp, dp, cp = (rows[f"{name}_{part}"] for part in ("workers", "tp", "pp", "dp", "cp"))
         return cls(workers * dp, tp, tp * pp * cp, dp, cp, Gpu.of_rows(rows, name))
@@ -53,7 +52,9 @@ class SessionBytes:
     shared: Number
 
 
-def session_bytes(rows: Rows, scenario: Scenario, spec: ModelSpec, pool: Pool, options: MappingOptions) -> SessionBytes:
+def session_bytes(
+    rows: Rows, scenario: Scenario, spec: ModelSpec, pool: PoolRanks, options: MappingOptions
+) -> SessionBytes:
     """A session at its mean and peak context, and the slope of its KV at the mean; the shared prefix.
 
     Of a mix the mean over the sessions that are there, and the prefixes of all its scenarios.
@@ -85,7 +86,7 @@ def session_bytes(rows: Rows, scenario: Scenario, spec: ModelSpec, pool: Pool, o
     )
 
 
-def weights_on_rank(rows: Rows, pool: Pool) -> Number:
+def weights_on_rank(rows: Rows, pool: PoolRanks) -> Number:
     """Bytes of the weights on one rank: the whole non-expert part, its share of the experts.
 
     Context parallelism splits the tokens of a prompt and their KV, not the weights: each of its GPUs holds
@@ -95,12 +96,12 @@ def weights_on_rank(rows: Rows, pool: Pool) -> Number:
     return kv.weights_bytes_per_rank(on_each * pool.cp, rows["_expert_bytes"], pool.dp)
 
 
-def usable_per_gpu(pool: Pool, options: MappingOptions) -> Number:
+def usable_per_gpu(pool: PoolRanks, options: MappingOptions) -> Number:
     """Bytes of one GPU for weights and KV, after the reserve and the runtime's own memory."""
     return pool.gpu.hbm_bytes * (1.0 - options.reserve_fraction) - options.overhead_bytes_per_gpu
 
 
-def available_on_rank(rows: Rows, pool: Pool, options: MappingOptions) -> Number:
+def available_on_rank(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
     """Bytes of one rank for KV; negative where the weights do not fit."""
     return kv.available_bytes_per_rank(
         pool.gpus, pool.gpu.hbm_bytes, options.reserve_fraction, weights_on_rank(rows, pool),
@@ -109,7 +110,7 @@ def available_on_rank(rows: Rows, pool: Pool, options: MappingOptions) -> Number
 
 
 def pool_memory(
-    rows: Rows, scenario: Scenario, spec: ModelSpec, pool: Pool, options: MappingOptions
+    rows: Rows, scenario: Scenario, spec: ModelSpec, pool: PoolRanks, options: MappingOptions
 ) -> dict[str, Number]:
     """Bytes of a session and bytes for KV, and the sessions that fit (``_fit_mean``, ``_p95``, ``_peak``)."""
     bytes_ = session_bytes(rows, scenario, spec, pool, options)

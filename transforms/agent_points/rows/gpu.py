@@ -1,17 +1,17 @@
 """Figures of the GPU that each row runs on, as columns: one frame may hold rows of any hardware."""
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import polars as pl
 
 from schemas.catalogue import HardwareCatalogue
 from schemas.dtypes import BYTES_PER_WEIGHT, SERVED_WITH_FP4, SERVED_WITHOUT_FP4
 from schemas.hardware import Hardware
+from schemas.options import Pool
 from transforms.agent_points.rows.rows import Rows
 from transforms.numbers import Number
 
-Pool = Literal["prefill", "decode"]
 POOLS: Final[tuple[Pool, ...]] = ("prefill", "decode")
 
 

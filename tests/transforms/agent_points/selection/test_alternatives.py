@@ -120,8 +120,8 @@ def test_one_agent_point_for_each_load_from_the_nearest_workload() -> None:
     ]
     points = shipped_points(*tables)
     shared = setting("h200-sxm", "llama-3-1-70b", article_scenario())
-    (part,) = prepare_points(points, shared.spec, shared.hardware).parts
-    rows = part.take(part.choose(shared.scenario).rows).rows.frame
+    (group,) = prepare_points(points, shared.spec, shared.hardware).groups
+    rows = group.take(group.choose(shared.scenario).rows).rows.frame
     load = ("tp", "pp", "dp", "linear_dtype", "kv_dtype", "context_requests_per_step", "batch_per_rank")
     nearest = points.group_by(load).agg(pl.col("isl_tokens").max())
     assert rows.height == nearest.height < points.height
