@@ -124,6 +124,6 @@ def _ratio_today(target: Known, source: pl.DataFrame, wanted: pl.DataFrame) -> t
     frame = add_private_columns(source.rename(ROW_FIGURES), spec, load_hardware())
     ttft, tpot = np.empty(wanted.height), np.empty(wanted.height)
     for at, (isl, osl) in enumerate(wanted.select("isl_tokens", "osl_tokens").iter_rows()):
-        carried = RatioRows(Rows(frame[at : at + 1]), spec).carry(table_workload(isl, osl, spec.attention))
+        carried = RatioRows(Rows(frame[at : at + 1]), spec).figures_at(table_workload(isl, osl, spec.attention))
         ttft[at], tpot[at] = (float(np.asarray(carried[name]).ravel()[0]) / 1e3 for name in ("ttft_ms", "tpot_ms"))
     return ttft, tpot
