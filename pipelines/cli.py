@@ -7,6 +7,7 @@ import typer
 
 from pipelines.commands import hardware, scenarios
 from pipelines.commands.build import TakesBuildOptions, build_command
+from pipelines.commands.calibrate import calibrate_command
 from pipelines.commands.check import check_command
 from pipelines.commands.evaluate import evaluate_command
 from pipelines.commands.explorer import explorer_command
@@ -28,6 +29,7 @@ app = typer.Typer(
 app.command("build", cls=TakesBuildOptions)(build_command)
 app.command("check")(check_command)
 app.command("query")(query_command)
+app.command("calibrate")(calibrate_command)
 app.command("evaluate")(evaluate_command)
 app.command("frontier")(frontier_command)
 app.command("plan", cls=TakesPlanLimits)(plan_command)

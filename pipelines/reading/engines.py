@@ -1,5 +1,6 @@
 """The priors of engines that ship with the program, and files of engines that were calibrated."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from pipelines.reading.catalogues import SHIPPED
-from schemas.engines import EnginePriors, EnginesFile, ModePrior
+from schemas.engines import CalibratedEngine, EnginePriors, EnginesFile, ModePrior
 from schemas.errors import UserError
 from schemas.sentences import explain
 from transforms.calibration.parameters import NAMES
@@ -64,6 +65,11 @@ def load_engines(path: Path) -> EnginesFile:
     except ValidationError as fault:
         problems = explain(fault, EnginesFile, None)
         raise UserError(f"{path} is no file of engines: {problems[0].sentence}") from fault
+
+
+def engines_as_text(engines: Sequence[CalibratedEngine]) -> str:
+    """The file ``engines.yaml``."""
+    return as_yaml(EnginesFile(engines=tuple(engines)).model_dump(mode="json"))
 
 
 def as_yaml(value: object) -> str:

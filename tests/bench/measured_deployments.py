@@ -38,7 +38,7 @@ def standard_rows(paths: tuple[Path, ...] = STANDARD) -> pl.DataFrame:
     points = pl.concat([outcome.points for outcome in outcomes]).with_columns(
         backend_version=pl.coalesce("backend_version", pl.col("measured_at").str.slice(0, 7))
     )
-    load = [*deployment_columns(points), "isl_tokens", "osl_tokens", "prefix_tokens", "concurrency_reported"]
+    load = [*deployment_columns(), "isl_tokens", "osl_tokens", "prefix_tokens", "concurrency_reported"]
     means_first = pl.col("latency_statistic") == "mean"
     ordered = points.with_columns(_mean=means_first).sort("_mean", "measured_at")
     return ordered.unique(

@@ -21,8 +21,6 @@ Places = npt.NDArray[np.intp]
 
 #: What differs between runs of one deployment: who measured, and how many drafts were accepted.
 _OF_A_RUN: Final = ("source", "tool_version", "accepted_tokens", "prefill_batch")
-#: Server settings tell deployments of one shape apart, where the rows have them.
-_SETTING: Final = "setting"
 FEWEST_ROWS: Final = 2
 
 
@@ -36,7 +34,7 @@ class Deployment:
     @property
     def identity(self) -> dict[str, Any]:
         """The columns that name it."""
-        return self.rows.select(deployment_columns(self.rows)).row(0, named=True)
+        return self.rows.select(deployment_columns()).row(0, named=True)
 
     @property
     def measured(self) -> Measured:
@@ -66,12 +64,9 @@ class Calibration:
     ttft_errors: tuple[float, ...]
 
 
-def deployment_columns(points: pl.DataFrame) -> list[str]:
+def deployment_columns() -> list[str]:
     """The columns that are alike in all rows of one deployment."""
-    return [
-        *(name for name in CONFIGURATION if name not in _OF_A_RUN),
-        *([_SETTING] if _SETTING in points.columns else []),
-    ]
+    return [name for name in CONFIGURATION if name not in _OF_A_RUN]
 
 
 def measured_loads(rows: pl.DataFrame) -> Measured:
@@ -89,7 +84,7 @@ def deployments(points: pl.DataFrame, models: ModelCatalogue, hardware: Hardware
     """The deployments among serving points: of rows of a load generator, which state no scheduler, each load once."""
     c = pl.col
     told = points.filter(c("mixed_step_ms").is_null() & ~c("source").is_in(["roofline", "aiconfigurator"]))
-    keys = deployment_columns(points)
+    keys = deployment_columns()
     for _, rows in told.group_by(keys, maintain_order=True):
         yield Deployment(rows, deployment_facts(rows, models.get(rows["model"][0]), hardware))
 

@@ -1,6 +1,6 @@
 """The parameters of an engine: what each one means, and how far it may lie from what is expected."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,10 +56,6 @@ def values_of(logs: Array) -> dict[str, Array]:
     return {name: values[..., at : at + 1] for at, name in enumerate(NAMES)}
 
 
-def in_words(logs: Array, *, drafted: bool) -> list[str]:
-    """What the parameters mean, one sentence each."""
-    return [
-        each.sentence.format(np.exp(logs[at]) * each.shown)
-        for at, (name, each) in enumerate(PARAMETERS.items())
-        if drafted or name != "accepted_tokens"
-    ]
+def in_words(logs: Array, places: Sequence[int]) -> list[str]:
+    """What the parameters at these places mean, one sentence each."""
+    return [PARAMETERS[NAMES[at]].sentence.format(np.exp(logs[at]) * PARAMETERS[NAMES[at]].shown) for at in places]

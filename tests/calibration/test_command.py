@@ -1,0 +1,90 @@
+"""`agent-pareto calibrate` from a folder of load tests to a file of engines."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.reading.engines import engines_as_text, load_engines
+from schemas.errors import UserError
+from tests.calibration.made import facts_of, grid, measured, parameters
+
+SIDECAR = """\
+run: made
+measured_at: 2026-03-01
+hardware: h200-sxm
+weight_dtype: fp8
+kv_dtype: bf16
+attention_dtype: bf16
+backend: vllm
+tp: 4
+"""
+
+
+def write_load_tests(folder: Path, *workloads: tuple[float, float], loads: tuple[float, ...] = (1, 8, 32)) -> None:
+    """Results of ``vllm bench serve`` as an engine of known parameters would give them, and what they do not say."""
+    load = grid(*workloads, loads=loads)
+    figures = measured(facts_of(), parameters(prefill_fraction=0.15), load)
+    folder.mkdir(exist_ok=True)
+    (folder / "source.yaml").write_text(SIDECAR)
+    for at in range(len(figures)):
+        isl, osl, slots = (float(each[at]) for each in (load.input_tokens, load.output_tokens, load.in_flight))
+        latency, prompts = float(figures.latency_s[at]), 100
+        rate = slots / latency
+        run = {
+            "date": "20260301-120000", "model_id": "meta-llama/Llama-3.1-70B-Instruct", "num_prompts": prompts,
+            "request_rate": "inf", "max_concurrency": slots, "duration": prompts / rate, "completed": prompts,
+            "total_input_tokens": int(isl * prompts), "total_output_tokens": int(osl * prompts),
+            "request_throughput": rate, "output_throughput": rate * osl, "mean_ttft_ms": 1e3 * float(figures.ttft_s[at]),
+            "mean_tpot_ms": 1e3 * float(figures.tpot_s[at]), "mean_e2el_ms": 1e3 * latency,
+        }  # fmt: skip
+        (folder / f"{at}.json").write_text(json.dumps(run))
+
+
+def test_load_tests_become_an_engine(tmp_path: Path) -> None:
+    write_load_tests(tmp_path / "runs", (1_000, 500), (6_000, 500))
+    out = tmp_path / "engines.yaml"
+    done = CliRunner().invoke(
+        app, ["calibrate", "--tables", str(tmp_path / "runs"), "--out", str(out), "--format", "json"]
+    )
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)["deployments"]
+    assert (found["hardware"], found["model"], found["backend"], found["tp"]) == (
+        "h200-sxm",
+        "llama-3-1-70b",
+        "vllm",
+        4,
+    )
+    assert found["rows_used"] == 6
+    assert found["refused"] == []
+    assert found["leave_one_out"]["turn_latency"] < 0.1
+    assert len(found["next_tests"]) == 3
+    assert all(test.startswith("vllm bench serve --model ") for test in found["next_tests"])
+    engines = load_engines(out)
+    assert engines.engines[0].parameters == pytest.approx(found["parameters"])
+    out.write_text(engines_as_text(engines.engines))
+    assert load_engines(out) == engines
+
+
+def test_the_tables_say_what_the_parameters_mean(tmp_path: Path) -> None:
+    write_load_tests(tmp_path / "runs", (1_000, 500))
+    done = CliRunner().invoke(app, ["calibrate", "--tables", str(tmp_path / "runs"), "--kv-tokens", "500000"])
+    assert done.exit_code == 0, done.output
+    assert "llama-3-1-70b (fp8, KV bf16) on h200-sxm, vllm, TP4 DP1" in done.stdout
+    assert "of peak bandwidth" in done.stdout
+    assert "cannot tell: attention at long contexts: the longest context measured has 1,250 tokens" in done.stdout
+
+
+def test_one_row_is_not_enough(tmp_path: Path) -> None:
+    write_load_tests(tmp_path / "runs", (1_000, 500), loads=(8,))
+    done = CliRunner().invoke(app, ["calibrate", "--tables", str(tmp_path / "runs")])
+    assert done.exit_code == 1
+    assert "1 usable row, two are needed" in done.stdout
+
+
+def test_a_file_that_is_none_of_engines_is_named(tmp_path: Path) -> None:
+    (tmp_path / "engines.yaml").write_text("engines: [{parameters: {}}]")
+    with pytest.raises(UserError, match="is no file of engines"):
+        load_engines(tmp_path / "engines.yaml")
