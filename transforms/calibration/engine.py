@@ -102,7 +102,8 @@ class Engine:
         beyond = self._beyond(work.in_flight, np.asarray(context_tokens, np.float64))
 
         def deviation(slopes: Array, left: float) -> Array:
-            return np.sqrt(np.einsum("ij,jk,ik->i", slopes, covariance, slopes) + left**2 + beyond**2)
+            of_parameters = np.einsum("ij,jk,ik->i", slopes, covariance, slopes)
+            return np.asarray(np.sqrt(of_parameters + left**2 + beyond**2))
 
         of_latency = deviation(by_latency, self.latency_left)
         return Prediction(

@@ -96,7 +96,7 @@ def _learn(logs: Array, has: Array, weight: Array, drafted: Flags) -> tuple[Arra
     apart = logs - mean
     apart[~drafted, accepted] = 0.0
     gram = (has * weight[:, None]).T @ has + SHRINKAGE * np.eye(has.shape[1])
-    effects: Array = np.linalg.solve(gram, (has * weight[:, None]).T @ apart)
+    effects = np.asarray(np.linalg.solve(gram, (has * weight[:, None]).T @ apart), np.float64)
     left = np.clip(apart - has @ effects, -FURTHEST, FURTHEST)
     covariance: Array = (left * weight[:, None]).T @ left / weight.sum() * WIDENED
     spread = np.average(left[drafted, accepted] ** 2, weights=weight[drafted]) * WIDENED if drafted.any() else 0.0
