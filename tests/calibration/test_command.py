@@ -38,7 +38,8 @@ def write_load_tests(folder: Path, *workloads: tuple[float, float], loads: tuple
             "request_rate": "inf", "max_concurrency": slots, "duration": prompts / rate, "completed": prompts,
             "total_input_tokens": int(isl * prompts), "total_output_tokens": int(osl * prompts),
             "request_throughput": rate, "output_throughput": rate * osl,
-            "mean_ttft_ms": 1e3 * float(figures.ttft_s[at]), "mean_tpot_ms": 1e3 * float(figures.tpot_s[at]), "mean_e2el_ms": 1e3 * latency,
+            "mean_ttft_ms": 1e3 * float(figures.ttft_s[at]), "mean_tpot_ms": 1e3 * float(figures.tpot_s[at]),
+            "mean_e2el_ms": 1e3 * latency,
         }  # fmt: skip
         (folder / f"{at}.json").write_text(json.dumps(run))
 
