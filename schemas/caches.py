@@ -1,4 +1,4 @@
-"""Cache models of a scenario: what decides whether a turn finds its session's prefix (Step 5, MODEL section 7)."""
+"""Cache models of a scenario: what decides whether a turn finds its session's prefix (Step 5, model.md 7)."""
 
 from typing import Annotated, Final, Literal
 

@@ -35,7 +35,7 @@ BYTES_PER_KV_ELEMENT: Final[dict[str, float]] = {
 }
 
 #: Arithmetic that a weight format asks for, best first; the first that the GPU has is used
-#: (MODEL section 3: FP4 weights on a GPU without FP4 compute at FP8). Integer weights are
+#: (model.md 3: FP4 weights on a GPU without FP4 compute at FP8). Integer weights are
 #: weight-only formats: they are unpacked and multiplied in 16 bits.
 COMPUTE_PREFERENCE: Final[dict[str, tuple[ComputeDtype, ...]]] = {
     "bf16": ("bf16",),

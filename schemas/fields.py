@@ -252,7 +252,7 @@ _real("last_turn_latency_ms", "ms", "latency of the last turn", "Step 9, turns",
 _real("task_time_s", "s", "time of a task: N * (R + Z)", "Step 3", above=0)
 for _share, _words in (("p50", "half"), ("p90", "90 %"), ("p99", "99 %")):
     _real(f"turn_latency_{_share}_ms", "ms", f"latency that {_words} of the turns do not exceed; they differ in place, "
-          "hit or miss, new tokens and output", "input, MODEL 5.3 by quadrature", nullable=True, above=0)  # fmt: skip
+          "hit or miss, new tokens and output", "input, model.md 5.3", nullable=True, above=0)  # fmt: skip
 for _share, _words in (("p50", "half"), ("p90", "90 %"), ("p99", "99 %")):
     _real(f"task_time_{_share}_s", "s", f"time that {_words} of the tasks do not exceed: turns, pauses, misses and "
           "lengths vary", "Step 3 by quadrature", nullable=True, above=0)  # fmt: skip

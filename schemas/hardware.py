@@ -60,7 +60,7 @@ class Hardware(BaseModel):
         return plain | rates
 
     def compute_flops_per_s(self, weight_dtype: str) -> float:
-        """Dense FLOP/s per GPU for weights of this format (MODEL section 3).
+        """Dense FLOP/s per GPU for weights of this format (model.md 3).
 
         Raises ``KeyError`` for a format outside the vocabulary.
         """

@@ -89,12 +89,12 @@ class ParameterCounts(BaseModel):
 
     @property
     def total(self) -> int:
-        """Parameters that memory must hold (MODEL section 9)."""
+        """Parameters that memory must hold (model.md 9)."""
         return self.non_expert + self.routed_experts + self.vision
 
     @property
     def non_expert(self) -> int:
-        """Parameters that every step reads, whatever the batch (MODEL section 9)."""
+        """Parameters that every step reads, whatever the batch (model.md 9)."""
         return (
             self.embedding
             + self.output_head
@@ -186,7 +186,7 @@ class ModelSpec(BaseModel):
 
     @property
     def parameters_active(self) -> int:
-        """Parameters that one token uses, both embeddings counted (MODEL section 9)."""
+        """Parameters that one token uses, both embeddings counted (model.md 9)."""
         if self.moe is None:
             return self.parameters.non_expert
         used = self.parameters.routed_experts * self.moe.experts_per_token // self.moe.experts
@@ -194,7 +194,7 @@ class ModelSpec(BaseModel):
 
     @property
     def parameters_per_expert(self) -> int:
-        """One routed expert summed over all MoE layers; 0 on a dense model (MODEL section 9)."""
+        """One routed expert summed over all MoE layers; 0 on a dense model (model.md 9)."""
         return 0 if self.moe is None else self.parameters.routed_experts // self.moe.experts
 
     @property

@@ -1,4 +1,4 @@
-"""The scenario catalogue: how the sessions of an agent workload behave (MODEL section 2)."""
+"""The scenario catalogue: how the sessions of an agent workload behave (model.md 2)."""
 
 import math
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class MixPart(BaseModel):
 
 
 class Scenario(BaseModel):
-    """One agent workload, independent of hardware and model. Symbols in brackets: MODEL section 2."""
+    """One agent workload, independent of hardware and model. Symbols in brackets: model.md 2."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

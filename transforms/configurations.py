@@ -36,7 +36,7 @@ _NUMBERS: Final = (CONFIGURATION_ID, SCHEDULE_ID, CURVE_ID)
 
 def number_configurations(points: pl.DataFrame) -> pl.DataFrame:
     """The points with a number for each configuration, for each configuration and its mixed steps, and
-    for each curve: rows that differ only in concurrency (MODEL section 5.6). NULLs are alike.
+    for each curve: rows that differ only in concurrency (model.md 5.6). NULLs are alike.
 
     Numbers rise by hardware, serving mode and preset of a roofline first. Measured lengths vary from run to run of
     one workload: there the lengths that name it count. Fast where rows of a curve stand together.

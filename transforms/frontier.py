@@ -1,4 +1,4 @@
-"""The Pareto frontier of each group of agent points (MODEL section 6)."""
+"""The Pareto frontier of each group of agent points (model.md 6)."""
 
 from bisect import bisect_left
 from typing import Final

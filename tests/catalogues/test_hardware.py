@@ -12,7 +12,7 @@ from schemas.hardware import Hardware
 
 TERA = 1e12
 
-# MODEL section 8: bytes/s, FP16, FP8, FP4 FLOP/s, printed GB, bytes a driver reports.
+# model.md 8: bytes/s, FP16, FP8, FP4 FLOP/s, printed GB, bytes a driver reports.
 # MI355X: the driver reports 16 MiB less than the nominal 288 GiB.
 ARTICLE = {
     "h100-sxm": (3.35e12, 989e12, 1979e12, None, 80, 85_899_345_920),

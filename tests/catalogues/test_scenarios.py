@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from pipelines.reading.catalogues import load_scenarios
 from schemas.scenarios import Scenario
 
-# MODEL section 2: C, N, Z, L0, dL, OSL, r, h, "final context" L0 + N * (dL + r * OSL).
+# model.md 2: C, N, Z, L0, dL, OSL, r, h, "final context" L0 + N * (dL + r * OSL).
 STEP_8 = {
     "code-agent": (32, 8, 0.5, 16_000, 500, 128, 1, 0.95, 21_024),
     "research-agent": (16, 15, 5, 24_000, 3_000, 64, 1, 0.70, 69_960),
@@ -107,6 +107,6 @@ def test_impossible_scenarios_are_refused(wrong: dict[str, object]) -> None:
 
 
 def test_identity_workload_is_allowed() -> None:
-    """N = 1, Z = 0, h = 1: one plain request (MODEL 5.8)."""
+    """N = 1, Z = 0, h = 1: one plain request (model.md 5.8)."""
     one = LEAST | {"turns": 1, "new_tokens_per_turn": 0, "cache_hit_rate": 1}
     assert Scenario.model_validate(one).mean_context_tokens == 1_000

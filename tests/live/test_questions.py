@@ -1,4 +1,4 @@
-"""What is asked: the scenarios' own workloads (MODEL 5.1), names of the tool and of the catalogue."""
+"""What is asked: the scenarios' own workloads (model.md 5.1), names of the tool and of the catalogue."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""KV memory: the goldens of the model text, published cache sizes, and properties."""
+"""KV memory: the goldens of docs/model.md, published cache sizes, and properties."""
 
 import math
 
@@ -54,7 +54,7 @@ HYBRID = (
 
 
 class TestModelText:
-    """MODEL section 4."""
+    """model.md 4."""
 
     @pytest.mark.parametrize(("tokens", "sessions"), [(16_000, 95), (35_152, 43), (56_432, 27)])
     def test_sessions_of_70b_in_500e9_bytes(self, tokens: int, sessions: int) -> None:
@@ -243,7 +243,7 @@ class TestP95:
 
 class TestAttentionWork:
     def test_full_attention(self) -> None:
-        """MODEL section 3: 4 * layers * heads * head_dim * new * (cached + new/2)."""
+        """model.md 3: 4 * layers * heads * head_dim * new * (cached + new/2)."""
         assert attention_flops(LLAMA_70B, 33_024, 2_128) == 4 * 80 * 64 * 128 * 2_128 * (33_024 + 1_064)
 
     @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class TestParameters:
         assert undrafted.parameters_total == spec.parameters_total
 
     def test_expert_of_kimi_over_all_layers(self) -> None:
-        """MODEL section 9: 2.642e9 over 60 layers."""
+        """model.md 9: 2.642e9 over 60 layers."""
         assert read(configs.KIMI_K2_5).parameters_per_expert == 60 * 3 * 7168 * 2048 == 2_642_411_520
 
     def test_tied_embeddings_count_once(self) -> None:

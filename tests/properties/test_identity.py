@@ -1,4 +1,4 @@
-"""The identity scenario gives each serving point its own figures back (MODEL 5.8), whichever way it is carried.
+"""The identity scenario gives each serving point its own figures back (model.md 5.8), whichever way it is carried.
 
 N = 1, Z = 0, h = 1, L0 = ISL, n1 = ISL - prefix, OSL = osl. Figures only: whether a point is feasible is the model's.
 """

@@ -1,4 +1,4 @@
-"""The identity scenario gives the rows of every source their own figures back (MODEL 5.8).
+"""The identity scenario gives the rows of every source their own figures back (model.md 5.8).
 
 AIConfigurator's tables and the roofline have theirs in ``test_identity``. The other sources' rows state no
 scheduler: they are carried by ratio, and as they are where they stand at the agent's own workload.

@@ -1,4 +1,4 @@
-"""The closed-loop figures of the product (MODEL 5.4) on a curve, for the same arguments as the exact solution."""
+"""The closed-loop figures of the product (model.md 5.4) on a curve, for the same arguments as the exact solution."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The product's closed loop (MODEL 5.4 and 5.7) against the exact solution: where it holds and where it breaks.
+"""The product's closed loop (model.md 5.4 and 5.7) against the exact solution: where it holds and where it breaks.
 
 Where R rises by less than n^0.6 over the numbers in flight that a turn meets, and the first row of the table has
 about one request in flight, the rule is within 5 %. Past the knee of a curve (prefill-bound: R ~ n) it overstates R
@@ -147,7 +147,7 @@ def test_how_far_it_breaks_past_the_knee_and_on_flat_starts(arrival: list[Case])
 
 
 def test_the_article_understates_latency_far_more(arrival: list[Case], article: list[Case]) -> None:
-    """MODEL 5.4: by up to 27 % on the curve it was tried on; on steeper ones by half."""
+    """model.md 5.4: by up to 27 % on the curve it was tried on; on steeper ones by half."""
     lowest = min(article, key=lambda case: case.latency)
     dense = [case for case in article if "70b" in case.name and case.slug != "research-agent"]
     lowest_dense = min(dense, key=lambda case: case.latency)

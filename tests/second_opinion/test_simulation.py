@@ -69,7 +69,7 @@ def test_the_kind_of_pause_does_not_matter(pause: Draw, turns: int) -> None:
 
 
 def test_heavy_work_does_not_matter_where_requests_share() -> None:
-    """Insensitivity again: work of squared variation 4, as spread as prefills are (MODEL 7 has 2.5 to 9)."""
+    """Insensitivity again: work of squared variation 4, as spread as prefills are (model.md 7 has 2.5 to 9)."""
     curve, sessions = dense().curve, 16
     think_time_s = 2.0 * float(curve.latency_s[0])
     loop = Loop(curve, sessions, exponential(think_time_s), log_normal(1.0, 4.0))

@@ -30,7 +30,7 @@ MIXED_BACKENDS = "runs/h200_sxm__llama-3.1-8b__isl4000_osl1000__backend-auto"
 def identity_scenario(
     isl_tokens: float, osl_tokens: float, prefix_tokens: float = 0.0, hit_rate: float = 1.0
 ) -> Scenario:
-    """MODEL 5.8: N = 1, Z = 0, h = 1, L0 = ISL, n1 = ISL - prefix, OSL = osl.
+    """model.md 5.8: N = 1, Z = 0, h = 1, L0 = ISL, n1 = ISL - prefix, OSL = osl.
 
     At another ``hit_rate`` a miss finds the same prefix, shared by all tasks, and so is the same turn.
     """

@@ -1,4 +1,4 @@
-"""Percentiles of turn latency, task time and time per token of each row, from the nodes of its scenario (MODEL 5.3).
+"""Percentiles of turn latency, task time and time per token of each row, from the nodes of its scenario (model.md 5.3).
 
 A turn's own prefill is linear in its new tokens and their attention; what it shares with the batch (queueing, the
 others' prefills, TPOT) is the row's mean. The mean over a scenario's turns is the row's own turn latency.

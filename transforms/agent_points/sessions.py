@@ -1,4 +1,4 @@
-"""The closed loop: how many sessions the replica's requests in flight belong to (MODEL 5.4 and 5.5)."""
+"""The closed loop: how many sessions the replica's requests in flight belong to (model.md 5.4 and 5.5)."""
 
 import polars as pl
 

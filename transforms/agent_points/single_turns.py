@@ -1,8 +1,8 @@
 """Single turns of a task: how much longer each takes than the mean turn, on a hit and on a miss (Steps 4 and 5).
 
 All requests of a batch share its steps, so that TPOT and the others' prefills stay at their means; only a turn's own
-prefill differs from turn to turn (MODEL 5.3). A task may have hundreds of turns: rows are evaluated at a few of them,
-and what lies between follows from the work of each turn (``TurnWork``), as a prefill's time is linear in the FLOPs of
+prefill differs from turn to turn (model.md 5.3). A task may have hundreds of turns: rows are evaluated at a few, and
+what lies between follows from the work of each turn (``TurnWork``), as a prefill's time is linear in the FLOPs of
 its attention and, between the turns evaluated, in its tokens.
 """
 
@@ -59,7 +59,7 @@ class TurnWork:
 
 
 def turn_work(scenario: Scenario, groups: Sequence[AttentionGroup], *, prefill_sees_output: bool = True) -> TurnWork:
-    """The prefills of the scenario's turns on one model, each on a hit and on a miss (MODEL section 2).
+    """The prefills of the scenario's turns on one model, each on a hit and on a miss (model.md 2).
 
     A mix has no turns of its own: ask for those of its scenarios.
     """

@@ -3,7 +3,7 @@
 Rows of load generators state no scheduler. What their steps take is still in them, if the deployment was measured
 with two prompt lengths: TTFT at the lowest load is a wait outside the GPUs (network, tokeniser, dispatch), the same
 for every prompt, and a prefill that grows with its tokens. The line through two lengths tells the two apart. In a
-cycle of ``b`` requests the engine prefills b times and decodes OSL - 1 times (MODEL 5.2 with one prefill a step), so
+cycle of ``b`` requests the engine prefills b times and decodes OSL - 1 times (model.md 5.2 with one prefill a step), so
 the share ``1 - X * prefill`` of TPOT is decode.
 """
 
@@ -24,7 +24,7 @@ from transforms.equations.kv_memory import attention_flops
 
 Array = npt.NDArray[np.float64]
 #: What becomes of a decode step at another context. ``scaled``: all of it by the ratio of its physics, as ``ratio``
-#: does with whole rows; ``added``: the change in attention alone, overheads stay (MODEL 5.2).
+#: does with whole rows; ``added``: the change in attention alone, overheads stay (model.md 5.2).
 Overheads = Literal["scaled", "added"]
 
 #: What tells one deployment from another among the rows of one model, hardware and precision.

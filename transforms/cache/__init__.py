@@ -1,4 +1,4 @@
-"""Cache survival (Step 5, MODEL section 7): which share of the turns still finds its session's prefix in memory."""
+"""Cache survival (Step 5, model.md 7): which share of the turns still finds its session's prefix in memory."""
 
 from transforms.cache.choice import (
     constant_hit_rate,

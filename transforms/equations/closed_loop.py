@@ -29,7 +29,7 @@ def in_flight_per_station(requests_per_s: Number, latency_s: Number, stations: N
 
 
 def sessions_that_fill(in_flight: Number, rho: Number, stations: Number, closed_loop: ClosedLoop = "arrival") -> Number:
-    """Sessions that keep ``in_flight`` requests at each of the stations (Step 1, MODEL 5.4).
+    """Sessions that keep ``in_flight`` requests at each of the stations (Step 1, model.md 5.4).
 
     ``arrival``: a session that starts a turn meets the others only (arrival theorem),
     ``C = s * (1 + (b - 1)/rho)``; below one request in flight a session meets nobody and

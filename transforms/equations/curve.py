@@ -20,7 +20,7 @@ def in_flight_between(
     think_time_s: Number,
     closed_loop: ClosedLoop = "arrival",
 ) -> Number:
-    """``b`` at which ``c`` sessions share a station, between two neighbouring rows of a curve (Step 7, MODEL 5.7).
+    """``b`` at which ``c`` sessions share a station, between two neighbouring rows of a curve (Step 7, model.md 5.7).
 
     R is linear in b there, ``R = a + m*b``, so that ``b = 1 + (c - 1)*rho(b)`` is the quadratic
     ``m*b^2 + (a + Z - c*m)*b - (c*a + Z) = 0`` (article: ``b = c*rho(b)``, without the last ``+ Z``). The caller
@@ -50,7 +50,7 @@ def sessions_at_wall(
     parked_limit: Number,
     in_flight_limit: Number,
 ) -> Number:
-    """Sessions at which a curve meets memory between two rows (MODEL 5.6); R is linear in the sessions there.
+    """Sessions at which a curve meets memory between two rows (model.md 5.6); R is linear in the sessions there.
 
     Two limits, the first met counts: ``parked_limit`` sessions whose KV is kept, and ``in_flight_limit`` requests
     whose KV lies on the GPUs that decode, where ``C*R/(R + Z)`` is a quadratic in C. Either may be infinite, as

@@ -1,4 +1,4 @@
-"""A disaggregated replica: two pools that hand over KV, their rates matched (MODEL section 5.2)."""
+"""A disaggregated replica: two pools that hand over KV, their rates matched (model.md 5.2)."""
 
 from transforms.numbers import Number, maximum, minimum
 

@@ -1,4 +1,4 @@
-"""KV memory and attention work of one session, and how many sessions fit (Step 4, Eq. 5; MODEL section 4).
+"""KV memory and attention work of one session, and how many sessions fit (Step 4, Eq. 5; model.md 4).
 
 Every function takes floats, NumPy arrays or Polars expressions for tokens, ``tp``, ``dp`` and bytes. The
 attention groups of a model are always plain Python values: the sums over them are written out.
@@ -128,7 +128,7 @@ def session_bytes_on_rank(
 ) -> Number:
     """Bytes over the ``tp`` GPUs of its rank that one session of ``tokens`` adds.
 
-    ``kv(tokens - shared) + state``: where KV is linear that is MODEL's ``kv(tokens) - kv(shared)``; a
+    ``kv(tokens - shared) + state``: where KV is linear that is the model's ``kv(tokens) - kv(shared)``; a
     windowed layer's last tokens are the session's own, so its window is not taken off again.
     """
     kv = kv_bytes_on_rank(groups, tokens - shared_tokens, bytes_per_element, tp, paged=paged)
@@ -164,7 +164,7 @@ def kv_read_bytes_per_gpu(
 def attention_pair_sum(window: Number | None, cached: Number, new: Number, *, chunked: bool = False) -> Number:
     """Keys attended to, summed over ``new`` tokens that follow ``cached`` ones.
 
-    Without window ``new * (cached + new/2)`` (MODEL section 3). A window caps the keys of a token at
+    Without window ``new * (cached + new/2)`` (model.md 3). A window caps the keys of a token at
     ``window``; a chunk starts again from none at each multiple of ``window``. Continuous in the tokens.
     """
     return _pairs_up_to(cached + new, window, chunked) - _pairs_up_to(cached, window, chunked)

@@ -22,7 +22,7 @@ def weight_read_s(weight_bytes: Number, gpus: Number, hbm_bytes_per_s: Number) -
 
 
 def active_experts(tokens_in_step: Number, experts_per_token: Number, experts: Number) -> Number:
-    """Distinct experts of a layer that a step touches, upper bound: ``min(B * K, E)`` (MODEL 9)."""
+    """Distinct experts of a layer that a step touches, upper bound: ``min(B * K, E)`` (model.md 9)."""
     return minimum(tokens_in_step * experts_per_token, experts)
 
 

@@ -23,7 +23,7 @@ ACTIVATION_BYTES = 2
 
 
 def distinct_experts(tokens: Number, experts_per_token: Number, experts: Number) -> Number:
-    """Expected distinct experts of a layer that a step touches: ``E * (1 - (1 - K/E)^B)`` (MODEL 3)."""
+    """Expected distinct experts of a layer that a step touches: ``E * (1 - (1 - K/E)^B)`` (model.md 3)."""
     return experts * (1.0 - (1.0 - experts_per_token / experts) ** tokens)
 
 

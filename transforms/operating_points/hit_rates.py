@@ -1,4 +1,4 @@
-"""Hit rates at a fixed number of sessions where memory evicts: the loop of Step 5, warm and cold (MODEL section 7)."""
+"""Hit rates at a fixed number of sessions where memory evicts: the loop of Step 5, warm and cold (model.md 7)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Each configuration at the sessions that its scenario fixes (Step 7, MODEL section 5.7)."""
+"""Each configuration at the sessions that its scenario fixes (Step 7, model.md 5.7)."""
 
 import numpy as np
 import polars as pl
@@ -184,7 +184,7 @@ def _with_cold_start(points: pl.DataFrame, cold: pl.DataFrame | None) -> pl.Data
 def _with_waiting(points: pl.DataFrame, curves: pl.DataFrame, rows: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     """The points with what they were if sessions whose KV the memory does not hold waited, where that differs.
 
-    The KV of all that are let in is held, so nothing is evicted and they hit as under ``wait`` (MODEL 5.7).
+    The KV of all that are let in is held, so nothing is evicted and they hit as under ``wait`` (model.md 5.7).
     """
     figures = ("sessions", "turn_latency_ms", "turns_per_s")
     nothing = [pl.lit(None, pl.Float64).alias(f"waiting_{name}") for name in figures]

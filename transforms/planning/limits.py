@@ -8,7 +8,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Loop:
-    """What the limits and the closed loop need to know of a scenario (symbols: MODEL section 2)."""
+    """What the limits and the closed loop need to know of a scenario (symbols: model.md 2)."""
 
     turns: float
     think_time_s: float

@@ -1,4 +1,4 @@
-"""Serving points taken apart into engine steps (MODEL section 5.2)."""
+"""Serving points taken apart into engine steps (model.md 5.2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ def decoding_beside_prefill(
 
 
 def decode_iterations(osl_tokens: Number, accepted_tokens: Number) -> Number:
-    """Steps in which a request gets its output: the first token, then ``accepted_tokens`` a step (MODEL 5.10)."""
+    """Steps in which a request gets its output: the first token, then ``accepted_tokens`` a step (model.md 5.10)."""
     return 1.0 + (osl_tokens - 1.0) / accepted_tokens
 
 

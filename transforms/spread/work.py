@@ -1,4 +1,4 @@
-"""Nodes of a scenario's turns and tasks: what they prefill, decode and wait for (MODEL sections 2 and 5.3).
+"""Nodes of a scenario's turns and tasks: what they prefill, decode and wait for (model.md 2 and 5.3).
 
 A turn: new tokens, FLOPs of their attention, tokens after the first. A task: the sums of these over its turns, the
 turns themselves, and its pauses in seconds. Turns hit or miss independently; a task's first prompt, its turns, its

@@ -1,1 +1,1 @@
-"""Serving points by the roofline for GPUs and models that no table covers (MODEL section 3)."""
+"""Serving points by the roofline for GPUs and models that no table covers (model.md 3)."""

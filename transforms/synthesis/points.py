@@ -1,4 +1,4 @@
-"""Roofline serving points for hardware and models that no table covers (MODEL section 3)."""
+"""Roofline serving points for hardware and models that no table covers (model.md 3)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -22,7 +22,7 @@ from transforms.equations.roofline import latency_s
 from transforms.serving_points.judge import point_ids
 from transforms.synthesis.replicas import aggregated_replicas, disaggregated_replicas
 
-#: The standard workload that the points are priced at; agents are priced at their own (MODEL 5.9).
+#: The standard workload that the points are priced at; agents are priced at their own (model.md 5.9).
 ISL_TOKENS: Final = 4000.0
 OSL_TOKENS: Final = 1000.0
 SOURCE: Final = "roofline"

@@ -67,7 +67,7 @@ class TestWhatIsThere:
         assert read == lines + 13
 
     def test_every_serving_point_is_carried_to_every_scenario_once(self, lake: RealLake) -> None:
-        """Where a configuration stands in tables of several workloads, one of them at each load (MODEL 5.9)."""
+        """Where a configuration stands in tables of several workloads, one of them at each load (model.md 5.9)."""
         carried = lake.rows(
             "SELECT scenario, count(*), count(DISTINCT point_id) FROM agent_points WHERE NOT interpolated GROUP BY ALL"
         )
@@ -331,7 +331,7 @@ class TestKvWall:
         assert per_curve["below"].sum() > 0
 
 
-#: Columns that two rows of one curve share (MODEL 5.6), among those that are published.
+#: Columns that two rows of one curve share (model.md 5.6), among those that are published.
 CURVE_COLUMNS = frozenset(
     {
         "source", "tool_version", "hardware", "model", "weight_dtype", "expert_dtype", "linear_dtype", "kv_dtype",

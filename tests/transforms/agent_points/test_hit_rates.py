@@ -1,4 +1,4 @@
-"""Agent points whose hit rate is an outcome of memory, sessions and pauses (Step 5, MODEL section 7)."""
+"""Agent points whose hit rate is an outcome of memory, sessions and pauses (Step 5, model.md 7)."""
 
 from typing import Any
 

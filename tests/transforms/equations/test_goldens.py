@@ -1,6 +1,6 @@
-"""The numbers that the article and the model text print, each by the equation that it comes from.
+"""The numbers that the article and docs/model.md print, each by the equation that it comes from.
 
-"Step n" and "Eq. n" are those of the article (Feiyue Zhai, 2026-04-17); "MODEL n" is a section of the model text,
+"Step n" and "Eq. n" are those of the article (Feiyue Zhai, 2026-04-17); "model.md n" is a section of that page,
 which says where the article disagrees with itself.
 """
 
@@ -19,7 +19,7 @@ PARAMETERS, WEIGHT_BYTES = 70e9, 140e9
 
 
 class TestContexts:
-    """Step 4, MODEL 2."""
+    """Step 4, model.md 2."""
 
     @pytest.mark.parametrize(
         ("slug", "second", "mean", "peak"),
@@ -44,7 +44,7 @@ class TestContexts:
         assert context.context_at_turn(9, 16_000, 500, 128) == 21_024
 
     def test_prefills_of_hits_and_misses(self) -> None:
-        """MODEL 2: a hit computes n1 or dL, a miss L(j) - S; without the output in its pool dL + r*OSL."""
+        """model.md 2: a hit computes n1 or dL, a miss L(j) - S; without the output in its pool dL + r*OSL."""
         scenario = Scenario(
             slug="a",
             turns=3,
@@ -92,7 +92,7 @@ class TestContexts:
 
 
 class TestRoofline:
-    """Eqs. 1-3c, MODEL 3."""
+    """Eqs. 1-3c, model.md 3."""
 
     def test_one_read_of_the_weights_takes_5_2239_ms(self) -> None:
         assert 1e3 * roofline.weight_read_s(WEIGHT_BYTES, GPUS, HBM_BYTES_PER_S) == pytest.approx(5.2239, abs=5e-5)
@@ -129,12 +129,12 @@ class TestRoofline:
         assert 1e3 * roofline.decode_compute_s(PARAMETERS, 256, GPUS, FLOPS_PER_S) == pytest.approx(4.5298, abs=5e-5)
 
     def test_latency_counts_one_step_less_than_tokens(self) -> None:
-        """MODEL 10: R = TTFT + TPOT * (OSL - 1)."""
+        """model.md 10: R = TTFT + TPOT * (OSL - 1)."""
         assert roofline.latency_s(0.5, 0.01, 128) == pytest.approx(1.77)
 
 
 class TestMixtureOfExperts:
-    """MODEL 9."""
+    """model.md 9."""
 
     def test_one_expert_of_kimi_k2_5_over_all_layers(self) -> None:
         """44M is one layer's expert (3 * 7168 * 2048); 60 layers have 2.642B, 8 of them 21.1B of 32B active."""
@@ -160,7 +160,7 @@ class TestMixtureOfExperts:
 
 
 class TestClosedLoop:
-    """Steps 1-3 and 9, MODEL 5.4 and 5.5."""
+    """Steps 1-3 and 9, model.md 5.4 and 5.5."""
 
     @pytest.mark.parametrize(("pause_s", "turns_per_s"), [(2, 10.67), (10, 2.91)])
     def test_step_2(self, pause_s: float, turns_per_s: float) -> None:
@@ -197,7 +197,7 @@ class TestClosedLoop:
 
 
 class TestEngineSteps:
-    """MODEL 5.2: the schedulers of AIConfigurator."""
+    """model.md 5.2: the schedulers of AIConfigurator."""
 
     @pytest.mark.parametrize(
         ("batch", "prefills", "steps"), [(1, 1, 1), (1, 4, 1), (8, 1, 8), (8, 2, 4), (9, 2, 5), (9, 0.5, 18)]
@@ -259,7 +259,7 @@ class TestEngineSteps:
 
 
 class TestTransfer:
-    """MODEL 5.2: physics is added, overheads are kept."""
+    """model.md 5.2: physics is added, overheads are kept."""
 
     def test_constants(self) -> None:
         assert (transfer.KV_READ_EFFICIENCY, transfer.ATTENTION_EFFICIENCY) == (0.8, 0.53)
@@ -307,7 +307,7 @@ class TestTransfer:
 
 
 class TestDisaggregation:
-    """MODEL 5.2: pools of AIConfigurator."""
+    """model.md 5.2: pools of AIConfigurator."""
 
     def test_constants(self) -> None:
         pools = disaggregation

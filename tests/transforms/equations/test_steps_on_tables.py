@@ -1,4 +1,4 @@
-"""The step equations on every shipped AIConfigurator row: a row's throughput is that of its own steps (MODEL 5.2).
+"""The step equations on every shipped AIConfigurator row: a row's throughput is that of its own steps (model.md 5.2).
 
 The files are read here with Polars alone, so that nothing of the reader or the mapping takes part.
 """
@@ -13,7 +13,7 @@ from pipelines.reading.catalogues import SHIPPED, load_models
 from transforms.equations import disaggregation as pools
 from transforms.equations import engine_steps as steps
 
-#: MODEL 5.2: "exact on all agg rows"; TTFT and TPOT carry three decimals.
+#: model.md 5.2: "exact on all agg rows"; TTFT and TPOT carry three decimals.
 AGG_TOLERANCE = 3e-4
 #: AIConfigurator rounds the workers' rates of slow rows before it matches them.
 DISAGG_TOLERANCE = 0.011

@@ -1,4 +1,4 @@
-"""Operating points: a fixed number of sessions on the scenario's GPUs (Step 7, MODEL 5.7).
+"""Operating points: a fixed number of sessions on the scenario's GPUs (Step 7, model.md 5.7).
 
 The roofline and the article's damped iteration are written out here from the article, without the equations of
 ``transforms``.

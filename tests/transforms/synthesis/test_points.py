@@ -72,7 +72,7 @@ def test_decode_workers_add_up_until_prefill_is_the_slower_pool() -> None:
 
 @pytest.mark.parametrize("preset", ["article", "calibrated"])
 def test_a_replica_gives_its_own_figures_back(preset: str) -> None:
-    """The identity scenario (MODEL 5.8) on disaggregated rooflines."""
+    """The identity scenario (model.md 5.8) on disaggregated rooflines."""
     rows = roofline_points("h200-sxm", "qwen3-235b-a22b", preset, serving_mode="disagg")  # type: ignore[arg-type]
     scenario = article_scenario(
         turns=1, think_time_s=0.0, initial_prompt_tokens=4_000, first_turn_new_tokens=4_000, new_tokens_per_turn=1,

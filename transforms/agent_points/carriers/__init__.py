@@ -1,1 +1,1 @@
-"""Rows carried to the agent's workload: by engine steps, pools, the roofline, or a ratio (MODEL 5.2)."""
+"""Rows carried to the agent's workload: by engine steps, pools, the roofline, or a ratio (model.md 5.2)."""

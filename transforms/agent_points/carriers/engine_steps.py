@@ -1,4 +1,4 @@
-"""Aggregated rows: engine steps moved to the agent's workload and put together again (MODEL 5.2)."""
+"""Aggregated rows: engine steps moved to the agent's workload and put together again (model.md 5.2)."""
 
 from dataclasses import dataclass, field
 from functools import cached_property

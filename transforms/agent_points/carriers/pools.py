@@ -1,4 +1,4 @@
-"""Disaggregated rows: both pools moved to the agent's workload apart, and matched again (MODEL 5.2)."""
+"""Disaggregated rows: both pools moved to the agent's workload apart, and matched again (model.md 5.2)."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,7 @@
-"""Rows that cannot be taken apart: carried over by the ratio of the roofline's times (MODEL 5.2).
+"""Rows that cannot be taken apart: carried over by the ratio of the roofline's times (model.md 5.2).
 
 For rows without scheduler columns, or whose figures are not those of the scheduler that they name.
-Overheads scale with the work here, which they do not: measured in MODEL 5.2 at 28 % mean error.
+Overheads scale with the work here, which they do not: measured in model.md 5.2 at 28 % mean error.
 """
 
 from dataclasses import dataclass, field, replace

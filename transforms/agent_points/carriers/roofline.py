@@ -1,4 +1,4 @@
-"""Roofline rows need no transfer: the roofline is evaluated at the agent's own workload (MODEL 5.9)."""
+"""Roofline rows need no transfer: the roofline is evaluated at the agent's own workload (model.md 5.9)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class RooflineRows:
 def turn_times(
     preset: str, replica: RooflineReplica, batch_per_rank: Number, workload: Workload, spec: ModelSpec
 ) -> TurnTimes:
-    """A batch on replicas by a preset, ``article`` (MODEL 3) or ``calibrated``. Raises ``KeyError`` for another."""
+    """A batch on replicas by a preset, ``article`` (model.md 3) or ``calibrated``. Raises ``KeyError`` for another."""
     by_preset = {"article": _article_times, "calibrated": _calibrated_times}
     return by_preset[preset](replica, batch_per_rank, workload, spec)
 

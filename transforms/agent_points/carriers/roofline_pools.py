@@ -1,4 +1,4 @@
-"""Disaggregated roofline rows: each pool's worker from peak rates, their rates matched (MODEL sections 3 and 5.2)."""
+"""Disaggregated roofline rows: each pool's worker from peak rates, their rates matched (model.md 3 and 5.2)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -63,7 +63,7 @@ def pool_times(preset: str, rows: Rows, workload: Workload, spec: ModelSpec) -> 
     """Times of disaggregated replicas by a preset, as arrays of one entry a row.
 
     A prefill worker takes one prompt at a time, a decode worker a step of its whole batch. Queueing before a
-    prefill and what matching takes off each pool are those of MODEL 5.2; the KV of a turn's new tokens is handed
+    prefill and what matching takes off each pool are those of model.md 5.2; the KV of a turn's new tokens is handed
     over between the pools. Raises ``KeyError`` for an unknown preset.
     """
     context, prefill_gpu = workload.decode_context_tokens, Gpu.of_rows(rows, "prefill")

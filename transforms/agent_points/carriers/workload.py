@@ -46,7 +46,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class AgentTurns:
-    """The turns of a scenario on one model where all of them hit and where all of them miss (MODEL 2 and 5.3).
+    """The turns of a scenario on one model where all of them hit and where all of them miss (model.md 2 and 5.3).
 
     ``stated``: a hit rate, and the turns there, where they are no mix of the two: those of a mix of scenarios.
     """

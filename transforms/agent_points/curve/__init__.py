@@ -1,1 +1,1 @@
-"""Rows that differ only in their load, and where their curve meets memory (MODEL 5.6)."""
+"""Rows that differ only in their load, and where their curve meets memory (model.md 5.6)."""

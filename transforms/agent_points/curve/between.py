@@ -1,7 +1,7 @@
 """A configuration at any number of sessions: the two rows of its curve that enclose it, and what lies between them.
 
 Rows of one curve differ in their load only. Between two neighbours R is linear in the requests in flight, and so is
-every figure of a turn (MODEL 5.7); past the ends of a curve nothing is known. Operating points and plans read their
+every figure of a turn (model.md 5.7); past the ends of a curve nothing is known. Operating points and plans read their
 figures here, on frames of agent points; ``equations.curve`` has the solution itself, the explorer's page a copy of it.
 
 Three sessions with 2 requests in flight and turns of 2 s, 8.5 sessions with 6 in flight and turns of 4 s, pauses of

@@ -1,4 +1,4 @@
-"""The point at which a curve meets the KV wall (MODEL section 5.6)."""
+"""The point at which a curve meets the KV wall (model.md 5.6)."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""How many sessions the replica's memory holds, and which memory stops them (Step 4, Eq. 5; MODEL section 4).
+"""How many sessions the replica's memory holds, and which memory stops them (Step 4, Eq. 5; model.md 4).
 
 Two limits: the sessions whose KV is parked somewhere (``_parked_limit``), and the requests in flight
 whose KV lies on the GPUs that decode (``_in_flight_slots``). Which memory is which follows from the

@@ -1,4 +1,4 @@
-"""Hit rates of rows whose memory evicts the prefixes of pausing sessions, least recently used first (MODEL section 7).
+"""Hit rates of rows whose memory evicts the prefixes of pausing sessions, least recently used first (model.md 7).
 
 A row's hit rate is an outcome: hits give the turn latency, that the sessions, their prefixes fill the memory, and
 what the memory keeps through a pause gives the hits.

@@ -1,4 +1,4 @@
-"""What becomes of a session's KV while it pauses, and what that costs its next turn (MODEL section 4)."""
+"""What becomes of a session's KV while it pauses, and what that costs its next turn (model.md 4)."""
 
 import numpy as np
 

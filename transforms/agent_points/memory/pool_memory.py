@@ -1,4 +1,4 @@
-"""What one pool of a replica holds: bytes of a session, bytes left for KV, sessions that fit (MODEL section 4)."""
+"""What one pool of a replica holds: bytes of a session, bytes left for KV, sessions that fit (model.md 4)."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""Which rows a scenario takes: one workload for each configuration and load (MODEL 5.1 and 5.9)."""
+"""Which rows a scenario takes: one workload for each configuration and load (model.md 5.1 and 5.9)."""

@@ -1,4 +1,4 @@
-"""One row for each configuration, load and scenario, from tables of several workloads (MODEL 5.9)."""
+"""One row for each configuration, load and scenario, from tables of several workloads (model.md 5.9)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +35,7 @@ class OwnWorkload:
 
 
 def own_workload(scenario: Scenario, serving_mode: str) -> OwnWorkload:
-    """What a tool must be asked so that rows of this serving mode are direct (MODEL 5.1); hit first."""
+    """What a tool must be asked so that rows of this serving mode are direct (model.md 5.1); hit first."""
     isl = round(scenario.mean_context_tokens)
     hit = max(isl - round(_new_on_hit(scenario, serving_mode)), 0)
     prefixes = (hit,) if never_misses(scenario) else (hit, round(scenario.shared_prefix_tokens))
@@ -85,7 +85,7 @@ class Alternatives:
     def choose(self, scenario: Scenario, serving_mode: str, *, may_be_direct: bool, misses_nothing: bool) -> Choice:
         """The rows to carry, one workload for each configuration and load.
 
-        A row at the agent's own effective workload is direct (MODEL 5.1) and comes first, if the scenario has no
+        A row at the agent's own effective workload is direct (model.md 5.1) and comes first, if the scenario has no
         misses or another row prices them; else the workload whose context is nearest (as a ratio). Rows that are
         alike in all of this are all kept.
         """

@@ -1,4 +1,4 @@
-"""Sessions that fit, through the whole mapping: the model text's exact counts, ranks, pools, and the KV wall."""
+"""Sessions that fit, through the whole mapping: the exact counts of docs/model.md, ranks, pools, and the KV wall."""
 
 import math
 
@@ -44,7 +44,7 @@ def model_of_140e9_bytes() -> ModelSpec:
 
 @pytest.mark.parametrize(("tokens", "sessions"), [(16_000, 95), (35_152, 43), (56_432, 27)])
 def test_exact_counts_of_the_article(tokens: float, sessions: int) -> None:
-    """MODEL 4: 8 x 80e9 - 140e9 = 500e9 bytes; the article's 98 and 44 mix KiB and KB."""
+    """model.md 4: 8 x 80e9 - 140e9 = 500e9 bytes; the article's 98 and 44 mix KiB and KB."""
     gpu = hardware("h100-sxm", hbm_bytes=80 * 10**9)
     rows = roofline_points("h100-sxm", "llama-3-1-70b", weight_dtype="bf16", tp=8)
     shared = setting(gpu, model_of_140e9_bytes(), constant_context(tokens), reserve_fraction=0.0)
@@ -91,7 +91,7 @@ def test_contexts_at_which_a_session_is_counted() -> None:
 
 
 def test_a_shared_prefix_is_taken_once_a_rank() -> None:
-    """MODEL 4: a session takes kv(Lbar) - kv(S), S itself once; two ranks of TP4 by hand."""
+    """model.md 4: a session takes kv(Lbar) - kv(S), S itself once; two ranks of TP4 by hand."""
     shared_tokens, tokens = 6_000, 20_000
     rows = roofline_points("h200-sxm", "llama-3-1-70b", weight_dtype="bf16", tp=8)
     scenario = constant_context(tokens, shared_prefix_tokens=shared_tokens)
@@ -119,7 +119,7 @@ def held_by_pool(
 @pytest.mark.parametrize("parked", ["prefill", "decode"])
 @pytest.mark.parametrize("slug", ["code-agent", "deep-reasoning"])
 def test_pools_of_a_disaggregated_replica(slug: str, parked: str) -> None:
-    """MODEL 5: parked prefixes in one pool at the mean context, those in flight in the decode pool at the peak."""
+    """model.md 5: parked prefixes in one pool at the mean context, those in flight in the decode pool at the peak."""
     scenario, gpu, spec = article_scenario(slug), hardware("h200-sxm"), model("llama-3-1-8b")
     points = agent_points(shipped_points(DISAGG), setting(gpu, spec, scenario, parked_kv=parked))
     limits = []

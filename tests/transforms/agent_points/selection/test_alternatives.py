@@ -1,4 +1,4 @@
-"""Rows at the agent's own workload are used as they are, hit and miss mixed; else the nearest (MODEL 5.1, 5.9)."""
+"""Rows at the agent's own workload are used as they are, hit and miss mixed; else the nearest (model.md 5.1, 5.9)."""
 
 import polars as pl
 import pytest
