@@ -1,6 +1,6 @@
 """The scenarios of a mix on the replicas that they share: their own latencies, and who is there how long.
 
-All share the engine's steps; turns of a scenario differ from the mean turn in their own prefill and output (model.md 5.3).
+All share the engine's steps; turns of a scenario differ from the mean turn in prefill and output (model.md 5.3).
 """
 
 from collections.abc import Sequence
