@@ -10,6 +10,7 @@ import pytest
 import typer.main
 
 from pipelines.cli import app
+from pipelines.reading.catalogues import load_hardware, load_models
 from schemas.caches import LeastRecentlyUsedCache, TimeToLiveCache
 from schemas.fields import BINDING_LIMITS, FIELDS, INFEASIBLE_REASONS
 from schemas.options import BuildOptions
@@ -93,6 +94,13 @@ def test_make_targets_and_benches_exist() -> None:
     assert len(benches) >= 5
     for bench in benches:
         assert importlib.util.find_spec(f"tests.bench.bench_{bench}"), bench
+
+
+def test_the_catalogues_are_as_large_as_the_pages_say() -> None:
+    text = " ".join((TEXT + (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")).split())
+    sizes = re.findall(r"(\d+) GPUs, (\d+) models", text)
+    assert len(sizes) == 2
+    assert set(sizes) == {(str(len(tuple(load_hardware()))), str(len(tuple(load_models()))))}
 
 
 def known_words() -> set[str]:
