@@ -40,7 +40,8 @@ from pipelines.progress import progress
 from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models, load_prices, load_scenarios
 from pipelines.reading.evaluations import load_evaluation
 from pipelines.reading.faults import faults_in_words
-from pipelines.reading.inputs import FoundFile, find_files, with_distinct_names
+from pipelines.reading.folders import PassedOver
+from pipelines.reading.inputs import FoundFile, search, with_distinct_names
 from pipelines.reading.read_inputs import READING, Inputs, read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.dictionary import column_comments, dictionary_table, render_dictionary
@@ -67,6 +68,7 @@ class BuildSources:
     scenarios: tuple[Scenario, ...]
     files: tuple[FoundFile, ...]
     prices: tuple[Price, ...] = ()
+    passed_over: tuple[PassedOver, ...] = ()
 
     @cached_property
     def seen(self) -> dict[str, tuple[Any, ...]]:
@@ -130,7 +132,8 @@ def find(options: BuildOptions) -> BuildSources:
             raise UserError(
                 f"{scenario.slug} is a mix, whose sessions can only wait: build it without --over-capacity."
             )
-    files = find_files((SHIPPED_TABLES,) if options.uses_shipped_tables else options.tables)
+    here = search((SHIPPED_TABLES,) if options.uses_shipped_tables else options.tables)
+    files = list(here.files)
     if options.source is not None:
         files += ask_aiconfigurator(options, scenarios, hardware, models)
     return BuildSources(
@@ -140,6 +143,7 @@ def find(options: BuildOptions) -> BuildSources:
         tuple(scenarios),
         tuple(with_distinct_names(files)),
         prices,
+        () if options.uses_shipped_tables else tuple(here.passed_over),
     )
 
 
@@ -170,6 +174,7 @@ def read(sources: BuildSources, threads: int | None = None) -> Prepared:
         on_file=lambda shown: progress().advance(READING),
         threads=threads,
     )
+    inputs = replace(inputs, passed_over=found.passed_over)
     if options.strict and inputs.faults:
         raise UserError(f"Nothing was published, because of --strict:\n{faults_in_words(inputs)}")
     if inputs.serving_points.is_empty():

@@ -10,7 +10,8 @@ from pathlib import Path
 from pipelines.building.incremental import PartitionRecord
 from pipelines.building.report import BuildReport
 from pipelines.lake.places import is_remote, shown, url_of
-from pipelines.reading.read_inputs import Inputs
+from pipelines.reading.folders import passed_over_in_words
+from pipelines.reading.read_inputs import Inputs, superseded_in_words
 from pipelines.terminal import print_table
 
 PROGRAM = "agent-pareto"
@@ -42,6 +43,9 @@ def print_summary(report: BuildReport, lake: Path, seconds: float) -> None:
         print(f"  quarantined, {reason}: {count:,}")
     for account in rejected:
         print(f"  rejected, {account.path}: {account.rejected_reason}")
+    for line in (*superseded_in_words(accounts), passed_over_in_words(report.inputs.passed_over)):
+        if line:
+            print(f"  {line}")
     points, feasible, frontier = (
         sum(getattr(summary, name) for summary in report.partitions)
         for name in ("agent_points", "feasible", "frontier")

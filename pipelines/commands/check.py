@@ -1,5 +1,6 @@
 """`agent-pareto check`: read and validate tables, publish nothing."""
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,19 +25,20 @@ def check_command(
     """
     from pipelines.progress import progress, shown_progress
     from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models
-    from pipelines.reading.inputs import find_files
+    from pipelines.reading.inputs import search
     from pipelines.reading.read_inputs import READING, read_inputs
 
-    files = find_files(tuple(tables or (SHIPPED_TABLES,)))
+    here = search(tuple(tables or (SHIPPED_TABLES,)))
     with shown_progress():
-        progress().start(READING, len(files))
+        progress().start(READING, len(here.files))
         inputs = read_inputs(
-            files,
+            here.files,
             load_hardware(hardware),
             load_models(models),
             on_file=lambda shown: progress().advance(READING),
             keep_points=False,
         )
+    inputs = replace(inputs, passed_over=tuple(here.passed_over) if tables else ())
     if output_format == "json":
         _print_json(inputs)
     else:
@@ -50,14 +52,16 @@ def _print_json(inputs: "Inputs") -> None:
 
     names = (
         "path", "format", "tool_version", "rows_read", "rows_accepted", "rows_duplicate", "rows_superseded",
-        "quarantined", "rejected_reason",
+        "quarantined", "rejected_reason", "replaced_by",
     )  # fmt: skip
     files = [{name: getattr(account, name) for name in names} for account in inputs.accounts]
-    print_json({"files": files})
+    print_json({"files": files, "passed_over": [asdict(item) for item in inputs.passed_over]})
 
 
 def _print_tables(inputs: "Inputs") -> None:
     from pipelines.reading.faults import faults_in_words
+    from pipelines.reading.folders import passed_over_in_words
+    from pipelines.reading.read_inputs import superseded_in_words
     from pipelines.terminal import print_table
 
     formats = sorted({account.format or "rejected" for account in inputs.accounts})
@@ -70,6 +74,9 @@ def _print_tables(inputs: "Inputs") -> None:
     print_table(("format", "files", "rows", "accepted", "duplicate", "superseded", "quarantined"), rows)
     if inputs.faults:
         print(f"Not used:\n{faults_in_words(inputs, at_most=40)}")
+    for line in (*superseded_in_words(inputs.accounts), passed_over_in_words(inputs.passed_over)):
+        if line:
+            print(line)
     for account in inputs.accounts:
         if account.format and not account.rows_read:
             print(f"{account.path}: a header and no rows")

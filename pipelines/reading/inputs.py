@@ -6,23 +6,33 @@ import io
 import os
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from pipelines.reading.folders import (
+    NO_RESULTS,
+    TABLE_SUFFIXES,
+    PassedOver,
+    has_table_suffix,
+    is_lake,
+    passed_over_in_words,
+    walk,
+)
 from pipelines.reading.given_paths import check_tables
 from pipelines.reading.sidecars import sidecar_of
 from schemas.errors import UserError
 from schemas.sidecar import SIDECAR_NAME
+from transforms.sources.formats import holds_results
 from transforms.sources.rows import FileRejectedError, InputFile
 
-#: Files of these endings in a folder are taken for tables; a file that is named itself is always read.
-TABLE_SUFFIXES: Final = (".csv", ".json", ".jsonl", ".parquet")
 #: Read beside a table as they are, for the format that knows them; ``source.yaml`` is parsed for all.
 SIDECARS: Final = ("exp_config.yaml",)
 MAX_FILE_BYTES: Final = 512 * 2**20
 MAX_SIDECAR_BYTES: Final = 2**20
+#: A file whose ending is no table's is read to see what it holds up to this size.
+MAX_SNIFFED_BYTES: Final = 32 * 2**20
 _LEADS_OUT: Final = "a link that leads out of the folder of tables"
 
 
@@ -40,22 +50,47 @@ class FoundFile:
     root: Path | None = None
 
 
-def find_files(paths: Sequence[Path]) -> list[FoundFile]:
-    """The files of the paths, in the order of their names; folders are searched recursively.
+@dataclass(frozen=True)
+class Search:
+    """The files to read, in the order of their names, and what else the folders hold."""
 
-    A file reached by two paths counts once. Links are followed only where they stay inside the folder; the others are
-    refused.
-    Raises ``UserError`` for a path that is not there or a folder without tables.
+    files: list[FoundFile]
+    passed_over: list[PassedOver]
+
+
+def find_files(paths: Sequence[Path]) -> list[FoundFile]:
+    """The files to read of ``search``."""
+    return search(paths).files
+
+
+def search(paths: Sequence[Path]) -> Search:
+    """The files of the paths; folders are searched recursively.
+
+    A file reached by two paths counts once. In a folder a file is read that its ending says to be a table, and any
+    other that holds results of a known form. Links are followed only where they stay inside the folder; the others
+    are refused. The files of a lake are never inputs.
+    Raises ``UserError`` for a path that is not there, a lake, or a folder without tables.
     """
     found: dict[Path, FoundFile] = {}
+    passed: list[PassedOver] = []
     check_tables(paths)
     for path in paths:
-        files = list(_files_under(path)) if path.is_dir() else [FoundFile(path, _in_text(path.name))]
+        if not path.is_dir():
+            found.setdefault(path.resolve(), FoundFile(path, _in_text(path.name)))
+            continue
+        if is_lake(path):
+            raise UserError(f"{path} is a lake, which holds no inputs; name a table file or a folder of tables.")
+        files, others = _files_under(path)
+        passed += others
         if not files:
-            raise UserError(f"{path} holds no table ({', '.join(TABLE_SUFFIXES)}, each also gzipped as .gz).")
+            words = passed_over_in_words(others)
+            raise UserError(
+                f"{path} holds no table ({', '.join(TABLE_SUFFIXES)}, each also gzipped as .gz)."
+                f"{' ' if words else ''}{words}"
+            )
         for file in files:
             found.setdefault(file.path.resolve(), file)
-    return with_distinct_names(list(found.values()))
+    return Search(with_distinct_names(list(found.values())), passed)
 
 
 def open_file(found: FoundFile) -> InputFile:
@@ -121,14 +156,37 @@ def _unpacked(packed: bytes) -> bytes:
     return content
 
 
-def _files_under(folder: Path) -> Iterator[FoundFile]:
+def _files_under(folder: Path) -> tuple[list[FoundFile], list[PassedOver]]:
     root = folder.resolve()
-    for path in sorted(folder.rglob("*")):
-        name = path.name.removesuffix(".gz")
-        if name.startswith(".") or not name.endswith(TABLE_SUFFIXES) or not path.is_file():
+    found: list[FoundFile] = []
+    passed: list[PassedOver] = []
+    for path in walk(folder):
+        if isinstance(path, PassedOver):
+            passed.append(replace(path, path=_in_text(path.path)))
             continue
-        refused = None if path.resolve().is_relative_to(root) else f"{_LEADS_OUT}; name the file itself to have it read"
-        yield FoundFile(path, _in_text(path.relative_to(folder).as_posix()), refused, root)
+        shown = _in_text(path.relative_to(folder).as_posix())
+        leads_out = not path.resolve().is_relative_to(root)
+        if has_table_suffix(path):
+            refused = f"{_LEADS_OUT}; name the file itself to have it read" if leads_out else None
+            found.append(FoundFile(path, shown, refused, root))
+        elif leads_out:
+            passed.append(PassedOver(shown, _LEADS_OUT))
+        elif _has_results(path):
+            found.append(FoundFile(path, shown, None, root))
+        else:
+            passed.append(PassedOver(shown, NO_RESULTS))
+    return sorted(found, key=lambda file: file.path), sorted(passed, key=lambda item: item.path)
+
+
+def _has_results(path: Path) -> bool:
+    """Whether a file of any ending holds results of a known form; a very large one is not looked into."""
+    try:
+        if path.stat().st_size > MAX_SNIFFED_BYTES:
+            return False
+        packed = path.read_bytes()
+        return holds_results(_unpacked(packed) if packed.startswith(b"\x1f\x8b") else packed)
+    except (OSError, FileRejectedError):
+        return False
 
 
 def _in_text(name: str) -> str:

@@ -1,7 +1,7 @@
 """The first stage: input files to serving points, with the account of every file and row."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -9,6 +9,7 @@ from functools import partial
 
 import polars as pl
 
+from pipelines.reading.folders import PassedOver
 from pipelines.reading.inputs import FoundFile, open_file
 from pipelines.runners.machine import build_threads
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
@@ -62,6 +63,7 @@ class Inputs:
     measured_agentic: pl.DataFrame
     quarantine: pl.DataFrame
     accounts: tuple[FileAccount, ...]
+    passed_over: tuple[PassedOver, ...] = ()
 
     @property
     def sources(self) -> pl.DataFrame:
@@ -124,6 +126,17 @@ def read_inputs(
             for account in accounts
         ),
     )
+
+
+def superseded_in_words(accounts: Sequence[FileAccount], at_most: int = 10) -> list[str]:
+    """A line for each file whose rows later runs replace: which files those are."""
+    lines = [
+        f"superseded, {account.path}: {rows:,} row{'s' if rows > 1 else ''} by {file}"
+        for account in accounts
+        for file, rows in account.replaced_by.items()
+    ]
+    more = [f"superseded, ... and {len(lines) - at_most:,} more"] if len(lines) > at_most else []
+    return lines[:at_most] + more
 
 
 def judged_files(

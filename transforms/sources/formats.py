@@ -27,6 +27,12 @@ _MODULES: Final = (generic, aiconfigurator, inferencex, sglang, vllm, aiperf, ge
 FORMATS: Final = tuple(Format(module.NAME, module.recognises, module.read) for module in _MODULES)
 
 
+def holds_results(content: bytes) -> bool:
+    """Whether a file of this content, whatever its name, is in a form that is known by its content."""
+    file = InputFile("", content, "")
+    return any(format_.recognises(file) for format_ in FORMATS if format_.name != generic.NAME)
+
+
 def read_file(file: InputFile) -> Reading:
     """The file's rows, by the first format that recognises it. Raises ``FileRejectedError``."""
     if not file.content.strip():
