@@ -4,7 +4,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from transforms.sources import aiconfigurator, aiperf, genai_perf, generic, guidellm, inferencex, sglang, vllm
+from transforms.sources import (
+    aiconfigurator,
+    aiperf,
+    genai_perf,
+    generic,
+    guidellm,
+    guidellm_csv,
+    inference_perf,
+    inferencex,
+    llm_d,
+    sglang,
+    vllm,
+    vllm_multi_turn,
+)
 from transforms.sources.json_text import looks_like_json, read_json
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
 from transforms.sources.settings import add_said_setting
@@ -23,7 +36,10 @@ class Format:
 #: Formats whose rows name their whole configuration: what `run` names there is the same deployment, run again.
 _OF_RECIPES: Final = ("aiconfigurator", "inferencex")
 #: In the order in which they are asked: the user's own word first; SGLang's records have vLLM's keys too.
-_MODULES: Final = (generic, aiconfigurator, inferencex, sglang, vllm, aiperf, genai_perf, guidellm)
+_MODULES: Final = (
+    generic, aiconfigurator, inferencex, sglang, vllm, vllm_multi_turn, aiperf, genai_perf, guidellm, guidellm_csv,
+    inference_perf, llm_d,
+)  # fmt: skip
 FORMATS: Final = tuple(Format(module.NAME, module.recognises, module.read) for module in _MODULES)
 
 
@@ -45,7 +61,7 @@ def read_file(file: InputFile) -> Reading:
         raise FileRejectedError("a Parquet file: say in source.yaml beside it what its columns are (`format: generic`)")
     if looks_like_json(file.content):
         read_json(file.content)  # what is wrong with it, if it is no JSON
-    known = ", ".join(format_.name for format_ in FORMATS)
+    known = ", ".join(dict.fromkeys(format_.name for format_ in FORMATS))
     raise FileRejectedError(f"not in a form that can be read ({known}): it begins with {_beginning(file)!r}")
 
 
