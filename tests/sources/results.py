@@ -4,7 +4,9 @@
 first token and 100 steps of 75 ms.
 """
 
+import csv
 import hashlib
+import io
 import json
 from typing import Any
 
@@ -220,3 +222,101 @@ def row_of(content: bytes | str | object, says: str | None = FACTS) -> dict[str,
     """The only row of a file of this content."""
     (row,) = rows_of(content, says)
     return row
+
+
+def _summary(mean: float) -> dict[str, float]:
+    return {"mean": mean, "min": mean, "median": mean, "p99": mean, "max": mean}
+
+
+def inference_perf_report(**changes: Any) -> dict[str, Any]:
+    """A stage of inference-perf 0.6: a load of 16 slots. All latencies are seconds."""
+    latency = {"request_latency": 8.0, "time_per_output_token": 0.075, "time_to_first_token": 0.5,
+               "inter_token_latency": 0.075, "normalized_time_per_output_token": 8 / 101}  # fmt: skip
+    report = {
+        "benchmark_time_seconds": 100.0,
+        "load_summary": {"count": 200, "send_duration": 92.0, "requested_rate": 2.0, "achieved_rate": 2.17,
+                         "concurrency": 16},
+        "successes": {
+            "count": 200,
+            "latency": {name: _summary(value) for name, value in latency.items()},
+            "throughput": {"output_tokens_per_sec": 202.0, "requests_per_sec": 2.0},
+            "prompt_tokens": {"total": 200_000.0, "cached": 0.0, "uncached": 200_000.0, **_summary(1000.0)},
+            "output_len": _summary(101.0),
+        },
+        "failures": {"count": 0, "request_latency": None},
+    }  # fmt: skip
+    return _changed(report, changes)
+
+
+def llm_d_report(**changes: Any) -> dict[str, Any]:
+    """A benchmark report of version 0.2: one engine of TP8 under 16 slots. ``changes`` are of its aggregate."""
+    engine = {
+        "kind": "inference_engine", "tool": "vllm", "tool_version": "0.15.0", "role": "replica", "replicas": 1,
+        "model": {"name": "served-name"},
+        "accelerator": {"model": "NVIDIA-H100-80GB-HBM3", "count": 8,
+                        "parallelism": {"tp": 8, "dp": 1, "pp": 1, "ep": 1}},
+    }  # fmt: skip
+    aggregate = {
+        "requests": {"total": 200, "failures": 0, "input_length": {"units": "count", "mean": 1000.0},
+                     "output_length": {"units": "count", "mean": 101.0}},
+        "latency": {"time_to_first_token": {"units": "s", "mean": 0.5},
+                    "time_per_output_token": {"units": "ms/token", "mean": 75.0},
+                    "request_latency": {"units": "s", "mean": 8.0}},
+        "throughput": {"output_token_rate": {"units": "tokens/s", "mean": 202.0},
+                       "request_rate": {"units": "queries/s", "mean": 2.0}},
+    }  # fmt: skip
+    return {
+        "version": "0.2",
+        "run": {"uid": "r1", "time": {"start": "2026-03-01T12:00:00Z"}},
+        "scenario": {
+            "stack": [{"metadata": {"label": "vllm-0"}, "standardized": engine,
+                       "native": {"args": {"--max-num-seqs": 256, "--port": 8000}}}],
+            "load": {"standardized": {"tool": "guidellm", "tool_version": "0.7.3", "concurrency": 16}},
+        },
+        "results": {"request_performance": {"aggregate": _changed(aggregate, changes)}},
+    }  # fmt: skip
+
+
+def guidellm_csv(*, drop: tuple[str, ...] = (), twice: str | None = None, **changes: object) -> str:
+    """The CSV that GuideLLM 0.7 writes beside its report; a change is of a column by its field."""
+    profile = '{"type_": "concurrent", "streams": [16], "rampup_duration": 0.0}'
+    columns: list[tuple[str, str, str, object]] = [
+        ("Run Info", "Profile", "", profile),
+        ("Run Info", "Backend", "", '{"kind": "openai_http", "model": "served-name"}'),
+        ("Benchmark", "Type", "", "generative_benchmark"),
+        ("Benchmark", "Strategy", "", "concurrent"),
+        ("Timings", "Duration", "Sec", 100.0),
+        ("Timings", "Warmup", "Sec", 0.0),
+        ("Request Counts", "Successful", "", 200),
+        ("Request Counts", "Incomplete", "", 16),
+        ("Request Counts", "Errored", "", 0),
+        ("Request Latency", "Successful Sec", "Mean", 8.0),
+        ("Request Latency", "Successful Sec", "Median", 7.9),
+        ("Time to First Token", "Successful ms", "Mean", 500.0),
+        ("Time per Output Token", "Successful ms", "Mean", 79.2),
+        ("Inter Token Latency", "Successful ms", "Mean", 75.0),
+        ("Token Metrics", "Successful Input Tokens", "Mean", 1000.0),
+        ("Token Metrics", "Successful Output Tokens", "Mean", 101.0),
+        ("Runtime Info", "Metadata", "", '{"guidellm_version": "0.7.3"}'),
+    ]
+    kept = [column for column in columns if column[0] not in drop]
+    kept += [column for column in kept if column[0] == twice]
+    rows = [[column[line] for column in kept] for line in range(3)]
+    values = [changes.get(column[0].replace(" ", "_").lower(), changes.get(column[1].lower(), column[3]))
+              for column in kept]  # fmt: skip
+    text = io.StringIO()
+    csv.writer(text).writerows([*rows, values])
+    return text.getvalue()
+
+
+def multi_turn_stats(**changes: Any) -> list[dict[str, Any]]:
+    """Requests of vLLM's multi-turn benchmark: 16 clients, each twelve turns one after the other."""
+    return [
+        {
+            "ttft_ms": 500.0, "tpot_ms": 75.0, "latency_ms": 8000.0, "start_time_ms": 8000.0 * turn,
+            "input_num_turns": 2 * turn + 1, "input_num_tokens": 1000, "output_num_tokens": 101,
+            "output_num_chunks": 100, "output_num_first_chunk_tokens": 1, "approx_cached_percent": 60.0,
+            "conversation_id": f"c{client}", "client_id": client, **changes,
+        }
+        for client in range(16) for turn in range(12)
+    ]  # fmt: skip

@@ -19,8 +19,11 @@ from tests.sources.results import (
     GENAI_CSV,
     aiperf_summary,
     genai_summary,
+    guidellm_csv,
     guidellm_report,
+    inference_perf_report,
     input_file,
+    llm_d_report,
     sglang_record,
     vllm_record,
 )
@@ -34,10 +37,13 @@ JSON_FILES: dict[str, Callable[[], dict[str, Any]]] = {
     "aiperf": aiperf_summary,
     "genai-perf": genai_summary,
     "guidellm": guidellm_report,
+    "inference-perf": inference_perf_report,
+    "llm-d": llm_d_report,
 }
 TEXT_FILES = {name: json.dumps(make(), indent=1) for name, make in JSON_FILES.items()} | {
     "aiperf-csv": AIPERF_CSV,
     "genai-perf-csv": GENAI_CSV,
+    "guidellm-csv": guidellm_csv(),
     "vllm-lines": f"{json.dumps(vllm_record())}\n{json.dumps(vllm_record(max_concurrency=17))}\n",
 }
 

@@ -14,7 +14,7 @@ from typing import Final
 from transforms.sources.measured import as_serving_rows, runs_frame, statistic_said
 from transforms.sources.record import Record, as_json, ratio
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
-from transforms.sources.text import MAX_FIELD_CHARACTERS, decode_text, header_of
+from transforms.sources.text import MAX_FIELD_CHARACTERS, decode_text, first_rows
 
 NAME: Final = "guidellm"
 
@@ -26,10 +26,8 @@ _JSON: Final = "give the JSON report of the same run (benchmarks.json)"
 
 def recognises(file: InputFile) -> bool:
     """A CSV whose first header line has the group ``Benchmark``, and its second that group's ``Strategy``."""
-    if "Benchmark" not in header_of(file.content):
-        return False
-    second = file.content[:1_000_000].decode("utf-8", errors="replace").split("\n", 2)[1:2]
-    return bool(second) and {"Type", "Strategy"} <= {cell.strip() for cell in second[0].split(",")}
+    rows = first_rows(file.content, 2)
+    return len(rows) == 2 and "Benchmark" in rows[0] and {"Type", "Strategy"} <= set(rows[1])
 
 
 def read(file: InputFile) -> Reading:

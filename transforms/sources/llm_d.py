@@ -41,7 +41,8 @@ _NO_LOADER: Final = yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.S
 
 def recognises(file: InputFile) -> bool:
     """A mapping with a version, a scenario and results by request performance."""
-    if b"request_performance" not in file.content[:MAX_YAML_BYTES]:
+    # without the second bytes of UTF-16
+    if b"request_performance" not in file.content[:MAX_YAML_BYTES].replace(b"\0", b""):
         return False
     report = _report(file.content)
     return isinstance(report, dict) and {"version", "results"} <= report.keys()

@@ -4,6 +4,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 import polars as pl
 
@@ -38,10 +39,15 @@ def decode_text(content: bytes) -> str:
 
 def header_of(content: bytes) -> list[str]:
     """The cells of a CSV's header, none where there is none. What is wrong with the file is left to ``read_csv``."""
+    return next(iter(first_rows(content, 1)), [])
+
+
+def first_rows(content: bytes, count: int) -> list[list[str]]:
+    """The cells of the first rows of a CSV that have any, at most ``count``; none where it is no CSV."""
     head = content[:1_000_000].decode(_encoding_of(content), errors="replace")
     try:
-        rows = csv.reader(io.StringIO(head, newline=""))
-        return next(([cell.strip() for cell in cells] for cells in rows if any(cell.strip() for cell in cells)), [])
+        rows = ([cell.strip() for cell in cells] for cells in csv.reader(io.StringIO(head, newline="")))
+        return list(islice((cells for cells in rows if any(cells)), count))
     except csv.Error:
         return []
 
