@@ -29,7 +29,7 @@ def read(folder: Path) -> Inputs:
 
 def verdicts(inputs: Inputs) -> dict[str, object]:
     """Reason of each file's only row; None where it was accepted."""
-    reasons = {account.path: next(iter(account.quarantined), None) for account in inputs.accounts}
+    reasons: dict[str, object] = {file.path: next(iter(file.quarantined), None) for file in inputs.accounts}
     return reasons | {account.path: "rejected" for account in inputs.accounts if account.rejected_reason}
 
 

@@ -46,7 +46,8 @@ def read(file: InputFile) -> Reading:
         raise FileRejectedError(f"the column {' / '.join(twice[0])} stands in the file twice; {_JSON}")
     said = statistic_said(file.sidecar)
     rows = [_row(line, keys, number, said) for number, line in enumerate(lines[3:], 1)]
-    version = _version(dict(zip(keys, lines[3], strict=False))) or (file.sidecar and file.sidecar.tool_version)
+    said_version = file.sidecar.tool_version if file.sidecar else None
+    version = _version(dict(zip(keys, lines[3], strict=False))) or said_version
     return Reading(NAME, "GuideLLM", version, as_serving_rows(runs_frame(rows), NAME, file.sidecar))
 
 
