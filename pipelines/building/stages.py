@@ -174,7 +174,7 @@ def read(sources: BuildSources, threads: int | None = None) -> Prepared:
         on_file=lambda shown: progress().advance(READING),
         threads=threads,
     )
-    inputs = replace(inputs, passed_over=found.passed_over)
+    inputs = replace(inputs, passed_over=sources.passed_over)
     if options.strict and inputs.faults:
         raise UserError(f"Nothing was published, because of --strict:\n{faults_in_words(inputs)}")
     if inputs.serving_points.is_empty():
