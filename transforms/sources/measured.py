@@ -37,8 +37,9 @@ INCOMPLETE_SHARE: Final = 0.1
 RAMP_SHARE: Final = 0.05
 #: Requests in flight over the slots of a closed loop, by statistic of the latencies. Above 1 it cannot be, but for
 #: clocks that start and end a little apart; a steady loop with true counts is at 0.95 to 1, and one below 0.9 was
-#: ramped, cut off or idle for a part of the run. Medians are of no one request: 0.84 to 1.09 in good runs.
-SLOTS_RANGE: Final = {"mean": (0.9, 1.02), "p50": (0.75, 1.25)}
+#: ramped, cut off or idle for a part of the run. Medians are of no one request and below the
+#: means where a few wait long: 0.61 to 1.10 in 124 runs with long prompts.
+SLOTS_RANGE: Final = {"mean": (0.9, 1.02), "p50": (0.5, 1.25)}
 #: Latency against TTFT + TPOT * (tokens - 1), besides what the lengths' correlation with TPOT explains.
 PARTS_TOLERANCE: Final = 0.01
 #: No more than this is explained so: an ITL far above the TPOT is one of chunks of several tokens.
