@@ -78,7 +78,7 @@ class CalibratedEngine(BaseModel):
 
     deployment: dict[str, Any]
     rows_used: NonNegativeInt
-    pilots_used: NonNegativeInt = 0
+    pilots: tuple[str, ...] = Field(default=(), description="measured agent runs that it was fitted to: file and row")
     kv_tokens: PositiveFloat | None = Field(default=None, description="KV memory in tokens, as the server says it")
     parameters: dict[str, PositiveFloat]
     meaning: tuple[str, ...] = ()

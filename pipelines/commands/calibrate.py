@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from schemas.engines import CalibratedEngine
+    from transforms.agentic.runs import RunDeployment
     from transforms.calibration import Calibration
+    from transforms.calibration.deployments import Refused
 
 FITTING = "Fitting engines"
 _ERRORS = ("turn_latency", "ttft", "throughput")
@@ -17,6 +21,13 @@ def calibrate_command(
     tables: Annotated[
         list[Path] | None,
         typer.Option("--tables", help="Measured standard tables: a file or a folder of them; may be repeated."),
+    ] = None,
+    pilot: Annotated[
+        list[Path] | None,
+        typer.Option("--pilot", help="Measured agent runs of the deployments, a few sessions are enough; repeatable."),
+    ] = None,
+    kv_dtype: Annotated[
+        str | None, typer.Option("--kv-dtype", help="KV format of the pilots; without: the checkpoint's.")
     ] = None,
     kv_tokens: Annotated[
         float | None,
@@ -40,13 +51,14 @@ def calibrate_command(
     from pipelines.reading.inputs import find_files
     from pipelines.reading.read_inputs import READING, read_inputs
     from schemas.errors import UserError
+    from transforms.agentic.runs import run_deployments
     from transforms.calibration import calibrate, deployments
 
-    if not tables:
-        raise UserError("Nothing to fit to: name measured tables with --tables.")
+    if not tables and not pilot:
+        raise UserError("Nothing to fit to: name measured tables with --tables, or agent runs with --pilot.")
     gpus, specs, priors = load_hardware(hardware), load_models(models), load_priors()
     with shown_progress():
-        files = find_files(tuple(tables))
+        files = find_files((*(tables or ()), *(pilot or ())))
         progress().start(READING, len(files))
         inputs = read_inputs(files, gpus, specs, on_file=lambda shown: progress().advance(READING))
         found = list(deployments(inputs.serving_points, specs, gpus))
@@ -57,28 +69,37 @@ def calibrate_command(
             progress().advance(FITTING)
     if inputs.faults:
         typer.echo(f"Not used:\n{faults_in_words(inputs)}", err=True)
-    if not found:
+    pilots = run_deployments(
+        inputs.measured_agentic if pilot else inputs.measured_agentic.clear(),
+        {spec.slug: spec for spec in specs}, gpus, kv_dtype=kv_dtype, kv_tokens=kv_tokens,
+    )  # fmt: skip
+    if not found and not pilots:
         raise UserError(
             "No row of the tables is a measurement: engines are fitted to results of load generators, "
             "not to rows of AIConfigurator or a roofline."
         )
     engines = [_engine(each) for each in calibrations]
-    fitted = [engine for engine in engines if engine is not None]
+    piloted = [_piloted(each, calibrations) for each in pilots]
+    fitted = _later_first(engines, piloted)
     if kv_tokens is not None:
         if len(fitted) != 1:
             raise UserError(
                 f"--kv-tokens is the memory of one deployment, the tables have {len(fitted)} that can be fitted: "
                 "name the tables of one."
             )
-        engines = [engine and engine.model_copy(update={"kv_tokens": kv_tokens}) for engine in engines]
-        fitted = [engine for engine in engines if engine is not None]
+        fitted = [fitted[0].model_copy(update={"kv_tokens": kv_tokens})]
+        engines = [engine and fitted[0] for engine in engines] if not piloted else engines
+        piloted = fitted if piloted else []
     if out is not None and fitted:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(engines_as_text(fitted), encoding="utf-8")
     if output_format == "json":
-        _print_json(calibrations, engines)
+        _print_json(calibrations, engines, piloted)
     else:
-        _print_tables(calibrations, engines, out if fitted else None)
+        _print_tables(calibrations, engines)
+        _print_pilots(pilots, piloted)
+        if out is not None and fitted:
+            print(f"Wrote {out}: {len(fitted)} engine{'s' * (len(fitted) != 1)}.")
     if not fitted:
         raise typer.Exit(1)
 
@@ -94,18 +115,72 @@ def _engine(calibration: "Calibration") -> "CalibratedEngine | None":
     return in_schema(calibration, calibration.engine, prior, turns_of(load_scenarios()))
 
 
-def _print_json(calibrations: "list[Calibration]", engines: "list[CalibratedEngine | None]") -> None:
+def _piloted(deployment: "RunDeployment", calibrations: "list[Calibration]") -> "CalibratedEngine":
+    """The engine of pilots, beginning from that of the standard rows of the same deployment, where there are any."""
+    from pipelines.reading.engines import load_priors
+    from transforms.agentic.runs import fit_runs, is_same_deployment
+    from transforms.calibration.report import piloted_in_schema
+
+    standard = next(
+        (
+            each.engine
+            for each in calibrations
+            if each.engine is not None and is_same_deployment(each.deployment.identity, deployment.identity)
+        ),
+        None,
+    )
+    prior = load_priors().prior(deployment.facts.traits)
+    fitted = fit_runs(deployment.runs, deployment.facts, prior, None if standard is None else standard.fitted)
+    contexts = [run.replay.input_tokens for run in deployment.runs]
+    sessions = [run.replay.sessions for run in deployment.runs]
+    names = [run.name for run in deployment.runs]
+    return piloted_in_schema(
+        deployment.identity, deployment.facts, fitted, standard, names,
+        in_flight=(min(sessions), max(sessions)), contexts=(min(contexts), max(contexts)),
+    )  # fmt: skip
+
+
+def _later_first(
+    engines: "list[CalibratedEngine | None]", piloted: "list[CalibratedEngine]"
+) -> "list[CalibratedEngine]":
+    """All engines; of one deployment that with pilots."""
+    from transforms.agentic.runs import is_same_deployment
+
+    alone = [
+        engine
+        for engine in engines
+        if engine is not None and not any(is_same_deployment(engine.deployment, other.deployment) for other in piloted)
+    ]
+    return [*piloted, *alone]
+
+
+def _print_pilots(deployments: "list[RunDeployment]", engines: "list[CalibratedEngine]") -> None:
+    for deployment, engine in zip(deployments, engines, strict=True):
+        print(f"{deployment.name}: {len(engine.pilots)} pilot{'s' * (len(engine.pilots) != 1)}")
+        for sentence in (*deployment.assumed, *engine.meaning):
+            print(f"  {sentence}")
+        print()
+
+
+def _print_json(
+    calibrations: "list[Calibration]", engines: "list[CalibratedEngine | None]", piloted: "list[CalibratedEngine]"
+) -> None:
     from pipelines.commands.output import print_json
 
-    print_json({"deployments": [_as_record(*pair) for pair in zip(calibrations, engines, strict=True)]})
+    of_rows = [
+        _as_record(each.deployment.identity, engine, each.refused)
+        for each, engine in zip(calibrations, engines, strict=True)
+    ]
+    print_json({"deployments": [*of_rows, *(_as_record(each.deployment, each, ()) for each in piloted)]})
 
 
-def _as_record(calibration: "Calibration", engine: "CalibratedEngine | None") -> dict[str, Any]:
+def _as_record(
+    identity: dict[str, Any], engine: "CalibratedEngine | None", refused_rows: "Sequence[Refused]"
+) -> dict[str, Any]:
     shown = ("hardware", "model", "weight_dtype", "kv_dtype", "backend", "backend_version", "serving_mode", "tp", "dp")
-    identity = calibration.deployment.identity
     refused = [
         {"source_file": row.source_file, "source_row": row.source_row, "reason": row.reason, "detail": row.detail}
-        for row in calibration.refused
+        for row in refused_rows
     ]
     left_out: dict[str, float | None] = dict.fromkeys(_ERRORS)
     return {
@@ -113,6 +188,7 @@ def _as_record(calibration: "Calibration", engine: "CalibratedEngine | None") ->
         "rows_used": 0 if engine is None else engine.rows_used,
         "refused": refused,
         "parameters": {} if engine is None else engine.parameters,
+        "pilots": [] if engine is None else engine.pilots,
         "meaning": [] if engine is None else engine.meaning,
         "kv_tokens": None if engine is None else engine.kv_tokens,
         "leave_one_out": left_out if engine is None else engine.leave_one_out.model_dump(),
@@ -121,9 +197,7 @@ def _as_record(calibration: "Calibration", engine: "CalibratedEngine | None") ->
     }
 
 
-def _print_tables(
-    calibrations: "list[Calibration]", engines: "list[CalibratedEngine | None]", out: Path | None
-) -> None:
+def _print_tables(calibrations: "list[Calibration]", engines: "list[CalibratedEngine | None]") -> None:
     from pipelines.terminal import print_table
 
     for calibration, engine in zip(calibrations, engines, strict=True):
@@ -145,8 +219,6 @@ def _print_tables(
                 [(row.source_file, f"{row.source_row}", f"{row.reason}: {row.detail}") for row in calibration.refused],
             )
         print()
-    if out is not None:
-        print(f"Wrote {out}: {sum(engine is not None for engine in engines)} engines.")
 
 
 def _title(calibration: "Calibration") -> str:

@@ -22,12 +22,26 @@ _FIGURES = {"turn_latency": "latency", "ttft": "TTFT", "tpot": "TPOT", "throughp
 
 def evaluate_command(
     tables: Annotated[
-        list[Path], typer.Option("--tables", help="Standard tables: a file or a folder of them; may be repeated.")
-    ],
+        list[Path] | None,
+        typer.Option("--tables", help="Standard tables: a file or a folder of them; may be repeated."),
+    ] = None,
     reference: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Option("--reference", help="Tables of the same configurations at agent turns; may be repeated."),
-    ],
+    ] = None,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Option("--runs", help="Measured agent runs, in place of --tables and --reference; may be repeated."),
+    ] = None,
+    engines: Annotated[
+        Path | None, typer.Option("--engines", help="Engines that `agent-pareto calibrate` wrote, for --runs.")
+    ] = None,
+    kv_dtype: Annotated[
+        str | None, typer.Option("--kv-dtype", help="KV format of --runs; without: the checkpoint's.")
+    ] = None,
+    host_memory_gib: Annotated[
+        float, typer.Option("--host-memory-gib", help="Memory of the host for KV, of --runs that offload.", min=0.0)
+    ] = 0.0,
     hardware: Annotated[Path | None, typer.Option("--hardware", help="Your own hardware catalogue.")] = None,
     models: Annotated[Path | None, typer.Option("--models", help="Your own model catalogue.")] = None,
     output_format: Annotated[Literal["table", "json"], typer.Option("--format", help="json: for machines.")] = "table",
@@ -36,11 +50,25 @@ def evaluate_command(
         typer.Option("--save", help="Also write the errors as Parquet, for `agent-pareto build --evaluation FILE`."),
     ] = None,
 ) -> None:
-    """Compare mapped points with reference points: errors of latency, TTFT, TPOT and throughput.
+    """Compare what is predicted with what was measured: mapped points with reference points, or agent runs.
 
-    A reference row of L prompt tokens, P of them cached, and O output tokens is one agent turn. Rows whose
-    workload the standard tables hold for the same configuration prove nothing and do not count.
+    With --tables and --reference: errors of latency, TTFT, TPOT and throughput. A reference row of L prompt tokens,
+    P of them cached, and O output tokens is one agent turn. Rows whose workload the standard tables hold for the same
+    configuration prove nothing and do not count.
+
+    With --runs: each measured agent run beside its prediction, before memory is full and beyond.
     """
+    if runs:
+        if tables or reference or save:
+            raise typer.BadParameter("--runs stands alone: it takes no --tables, --reference or --save")
+        from pipelines.commands.evaluate_runs import evaluate_runs
+
+        evaluate_runs(runs, engines, kv_dtype, host_memory_gib * 2.0**30, hardware, models, output_format)
+        return
+    if not tables or not reference:
+        raise typer.BadParameter("give --tables and --reference, or --runs")
+    if engines is not None or kv_dtype is not None or host_memory_gib:
+        raise typer.BadParameter("--engines, --kv-dtype and --host-memory-gib belong to --runs")
     from pipelines.progress import progress, shown_progress
     from pipelines.reading.catalogues import load_hardware, load_models
     from schemas.errors import UserError

@@ -7,6 +7,7 @@ from transforms.agentic.replay import (
     hit_rate_at_latency,
     most_in_engine,
     predict_replay,
+    replay_at_hit_rate,
 )
 from transforms.agentic.steps import MeasuredSteps, measured_steps, usable_deployments
 
@@ -19,5 +20,6 @@ __all__ = [
     "measured_steps",
     "most_in_engine",
     "predict_replay",
+    "replay_at_hit_rate",
     "usable_deployments",
 ]

@@ -7,12 +7,12 @@ memory and more is lost: hits, waits and throughput are one fixed point.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from transforms.agentic.steps import MeasuredSteps, Overheads
+from transforms.agentic.steps import Overheads
 from transforms.cache import CacheLoad, HeldSquares, LeastRecentlyUsed, PauseDistribution, SessionShape
 from transforms.equations import closed_loop as loop
 
@@ -22,6 +22,23 @@ _ITERATIONS: Final = 400
 _SETTLED: Final = 1e-7
 #: Loads at which the engine's cycle is worked out; between them it is read off.
 _LOADS: Final[Array] = np.unique(np.concatenate((np.linspace(0.05, 8, 160), np.geomspace(8, 2048, 400))))
+
+
+class Steps(Protocol):
+    """Steps of an engine in ms, whatever they are known from."""
+
+    @property
+    def wait_ms(self) -> float:
+        """Of TTFT, outside the GPUs."""
+        ...
+
+    def prefill_ms(self, new_tokens: float, cached_tokens: float) -> float:
+        """How long one prefill keeps the replica busy."""
+        ...
+
+    def decode_ms(self, batch: Array, context_tokens: float, overheads: Overheads) -> Array:
+        """One decode step of so many requests."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -43,7 +60,7 @@ class Replay:
 class Server:
     """One replica. Memory in tokens of KV, weights and reserve taken off."""
 
-    steps: MeasuredSteps
+    steps: Steps
     memory_tokens: float
     host_memory_tokens: float = 0.0
     reload_ms_per_token: float = 0.0
@@ -100,10 +117,15 @@ class _Shares:
 
 def most_in_engine(replay: Replay, server: Server) -> float:
     """Turns whose KV the memory holds at once, at least one. Raises ``ValueError`` where the weights leave none."""
-    if server.memory_tokens <= replay.shared_tokens:
+    return most_in_memory(replay, server.memory_tokens)
+
+
+def most_in_memory(replay: Replay, memory_tokens: float) -> float:
+    """As ``most_in_engine``, of a memory."""
+    if memory_tokens <= replay.shared_tokens:
         raise ValueError("the weights and the shared prompt leave no memory for sessions")
     held = replay.input_tokens - replay.shared_tokens + replay.output_tokens / 2
-    return max((server.memory_tokens - replay.shared_tokens) / held, 1.0)
+    return max((memory_tokens - replay.shared_tokens) / held, 1.0)
 
 
 def predict_replay(replay: Replay, server: Server) -> ReplayFigures:
@@ -130,6 +152,21 @@ def predict_replay(replay: Replay, server: Server) -> ReplayFigures:
         if moved < _SETTLED:
             break
     return _figures(replay, steady, slots, cold_ms / 1e3, shares)
+
+
+def replay_at_hit_rate(replay: Replay, server: Server, hit_rate: float) -> ReplayFigures:
+    """The run where its hit rate is known, as a share of its prompts' tokens; raises as ``most_in_engine``."""
+    steps, tokens, slots = server.steps, replay.input_tokens, most_in_engine(replay, server)
+    reused = replay.reused_fraction * tokens
+    shared = replay.shared_tokens / tokens
+    kept = min(max((hit_rate - shared) / max(replay.reused_fraction - shared, 1e-9), 0.0), 1.0)
+    warm_ms = steps.prefill_ms(tokens - reused, reused)
+    cold_ms = steps.prefill_ms(tokens - replay.shared_tokens, replay.shared_tokens)
+    decode_ms = steps.decode_ms(_LOADS, tokens + replay.output_tokens / 2, server.overheads)
+    prefill_ms = kept * warm_ms + (1 - kept) * cold_ms
+    square = kept * warm_ms**2 + (1 - kept) * cold_ms**2
+    steady = _steady(replay, decode_ms, prefill_ms, square, steps.wait_ms, slots)
+    return _figures(replay, steady, slots, cold_ms / 1e3, _Shares(kept, 0.0, 0.0))
 
 
 def hit_rate_at_latency(replay: Replay, server: Server, turn_latency_s: float, turns_begun: float) -> float:

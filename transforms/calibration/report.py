@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from schemas.engines import CalibratedEngine, LeaveOneOut, RefusedRow, SeenRange
 from schemas.models import ModelSpec
 from schemas.scenarios import Scenario
 from transforms.calibration.deployments import Calibration
-from transforms.calibration.engine import Engine, Seen
+from transforms.calibration.engine import LATENCY_LEFT, TTFT_LEFT, Engine, Seen
 from transforms.calibration.facts import Facts, Load
 from transforms.calibration.fit import (
     LATENCY_SPREAD,
@@ -156,6 +156,38 @@ def in_schema(calibration: Calibration, engine: Engine, prior: Prior, turns: Loa
             RefusedRow(source_file=row.source_file, source_row=row.source_row, reason=row.reason, detail=row.detail)
             for row in calibration.refused
         ),
+    )  # fmt: skip
+
+
+def piloted_in_schema(
+    identity: dict[str, Any],
+    facts: Facts,
+    fitted: Fitted,
+    standard: Engine | None,
+    pilots: Sequence[str],
+    *,
+    in_flight: tuple[float, float],
+    contexts: tuple[float, float],
+) -> CalibratedEngine:
+    """An engine that was fitted to agent runs, after the standard rows of the deployment where it has any."""
+    loads, lengths = list(in_flight), list(contexts)
+    if standard is not None:
+        loads += [standard.seen.least_in_flight, standard.seen.most_in_flight]
+        lengths += [standard.seen.shortest_context, standard.seen.longest_context]
+    return CalibratedEngine(
+        deployment=identity,
+        rows_used=0 if standard is None else standard.rows,
+        pilots=tuple(pilots),
+        parameters={name: float(np.exp(log)) for name, log in zip(NAMES, fitted.logs.tolist(), strict=True)},
+        meaning=tuple(in_words(fitted.logs, free_parameters(facts))),
+        covariance=tuple(tuple(row) for row in fitted.covariance.tolist()),
+        latency_left=LATENCY_LEFT if standard is None else standard.latency_left,
+        ttft_left=TTFT_LEFT if standard is None else standard.ttft_left,
+        seen=SeenRange(
+            least_in_flight=min(loads), most_in_flight=max(loads),
+            shortest_context_tokens=min(lengths), longest_context_tokens=max(lengths),
+        ),
+        leave_one_out=LeaveOneOut(turn_latency=None, ttft=None, throughput=None),
     )  # fmt: skip
 
 

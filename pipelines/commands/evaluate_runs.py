@@ -1,0 +1,133 @@
+"""`agent-pareto evaluate --runs`: measured agent runs beside their prediction."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from schemas.engines import CalibratedEngine
+    from transforms.agentic.runs import AgentRun, RunDeployment
+
+_FIGURES = {"output_tokens_per_s_per_gpu": "throughput", "turn_latency_s": "latency"}
+
+
+def evaluate_runs(
+    runs: list[Path],
+    engines: Path | None,
+    kv_dtype: str | None,
+    host_bytes: float,
+    hardware: Path | None,
+    models: Path | None,
+    output_format: str,
+) -> None:
+    """Reads the runs, predicts each and prints both. Raises ``UserError`` where there is none."""
+    from pipelines.reading.catalogues import load_hardware, load_models
+    from pipelines.reading.engines import load_engines
+    from pipelines.reading.faults import faults_in_words
+    from pipelines.reading.inputs import find_files
+    from pipelines.reading.read_inputs import read_inputs
+    from schemas.errors import UserError
+    from transforms.agentic.runs import run_deployments
+
+    gpus, specs = load_hardware(hardware), load_models(models)
+    known = () if engines is None else load_engines(engines).engines
+    inputs = read_inputs(find_files(tuple(runs)), gpus, specs)
+    if inputs.measured_agentic.is_empty():
+        raise UserError(f"None of the files holds a measured agent run that can be used.\n{faults_in_words(inputs)}")
+    found = run_deployments(
+        inputs.measured_agentic, {spec.slug: spec for spec in specs}, gpus, kv_dtype=kv_dtype,
+        host_bytes=host_bytes, engines=known,
+    )  # fmt: skip
+    records = [record for deployment in found for record in _records(deployment, known)]
+    errors = {where: _errors(records, beyond=where == "beyond") for where in ("before", "beyond")}
+    if output_format == "json":
+        from pipelines.commands.output import print_json
+
+        print_json({"runs": records, "errors": errors})
+        return
+    _print_tables(found, records, errors)
+
+
+def _records(deployment: "RunDeployment", engines: "Sequence[CalibratedEngine]") -> list[dict[str, Any]]:
+    from pipelines.reading.engines import load_priors
+    from transforms.agentic.runs import engine_of_run, fit_runs, predicted
+    from transforms.calibration.report import engine_of
+
+    engine = engine_of_run(deployment, engines)
+    prior = load_priors().prior(deployment.facts.traits)
+    fitted = fit_runs((), deployment.facts, prior) if engine is None else engine_of(engine, deployment.facts).fitted
+    pilots = set() if engine is None else set(engine.pilots)
+    records = []
+    for run in deployment.runs:
+        row = run.row
+        records.append({
+            "source_file": row["source_file"], "source_row": row["source_row"], "hardware": row["hardware"],
+            "model": row["model"], "sessions": row["sessions"], "tp": row["tp"], "offload_mode": row["offload_mode"],
+            "beyond_wall": run.beyond_wall, "is_pilot": run.name in pilots, "is_whole": deployment.is_whole(run),
+            "deployment": deployment.name, "calibrated": engine is not None,
+            "measured": {
+                "output_tokens_per_s_per_gpu": row["output_tokens_per_s_per_gpu"],
+                "turn_latency_s": row["turn_latency_ms"] / 1e3,
+                "cache_hit_rate": run.hit_rate,
+            },
+            "predicted": predicted(run, deployment.facts, fitted, piloted=bool(pilots)),
+        })  # fmt: skip
+    return records
+
+
+def _errors(records: list[dict[str, Any]], *, beyond: bool) -> dict[str, Any]:
+    """Mean absolute relative errors of the whole runs that are no pilots; None where there is none."""
+    counted = [each for each in records if each["beyond_wall"] == beyond and each["is_whole"] and not each["is_pilot"]]
+    errors: dict[str, Any] = {"runs": len(counted)}
+    for figure in _FIGURES:
+        off = [abs(each["predicted"][figure] / each["measured"][figure] - 1.0) for each in counted]
+        errors[figure] = sum(off) / len(off) if off else None
+    hits = [
+        abs(each["predicted"]["cache_hit_rate"] - each["measured"]["cache_hit_rate"])
+        for each in counted
+        if each["measured"]["cache_hit_rate"] is not None
+    ]
+    errors["cache_hit_rate"] = sum(hits) / len(hits) if hits else None
+    return errors
+
+
+def _print_tables(
+    deployments: "list[RunDeployment]", records: list[dict[str, Any]], errors: dict[str, dict[str, Any]]
+) -> None:
+    from pipelines.terminal import print_table
+
+    for deployment in deployments:
+        own = [each for each in records if each["deployment"] == deployment.name]
+        how = "calibrated" if own[0]["calibrated"] else "expected of such engines, no row or pilot of its own"
+        print(f"{deployment.name}: {how}; memory is full at {_wall(deployment.runs):.0f} turns in service")
+        for sentence in deployment.assumed:
+            print(f"  assumed: {sentence}")
+        print_table(
+            ("sessions", "", "tokens/s/GPU\nmeasured", "\npredicted", "turn, s\nmeasured", "\npredicted",
+             "80 % within", "hits\nmeasured", "\npredicted"),
+            [_cells(each) for each in own],
+        )  # fmt: skip
+    for where, words in (("before", "before memory is full"), ("beyond", "beyond")):
+        told = errors[where]
+        if told["runs"]:
+            print(
+                f"{told['runs']} whole run{'s' * (told['runs'] != 1)} {words}: throughput "
+                f"{told['output_tokens_per_s_per_gpu']:.0%} off on average, turn latency {told['turn_latency_s']:.0%}"
+            )
+
+
+def _wall(runs: "Sequence[AgentRun]") -> float:
+    return sum(run.wall for run in runs) / len(runs)
+
+
+def _cells(record: dict[str, Any]) -> tuple[str, ...]:
+    measured, predicted = record["measured"], record["predicted"]
+    mark = "pilot" if record["is_pilot"] else "" if record["is_whole"] else "not whole"
+    hits = measured["cache_hit_rate"]
+    return (
+        f"{record['sessions']:.0f}", mark, f"{measured['output_tokens_per_s_per_gpu']:.1f}",
+        f"{predicted['output_tokens_per_s_per_gpu']:.1f}", f"{measured['turn_latency_s']:.1f}",
+        f"{predicted['turn_latency_s']:.1f}",
+        f"{predicted['turn_latency_low_s']:.1f} - {predicted['turn_latency_high_s']:.1f}",
+        "-" if hits is None else f"{hits:.2f}", f"{predicted['cache_hit_rate']:.2f}",
+    )  # fmt: skip

@@ -1,0 +1,91 @@
+"""Measured agent runs beside their prediction; one of them as a pilot mends the engine."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from tests.agentic.made_runs import write_runs
+from transforms.agentic.runs import pause_s
+
+
+def evaluated(*arguments: str) -> dict[str, Any]:
+    done = CliRunner().invoke(app, ["evaluate", *arguments, "--format", "json"])
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    write_runs(folder, 1, 4, 8, 12, 16)
+    return folder
+
+
+def test_every_run_stands_beside_its_prediction(runs: Path) -> None:
+    found = evaluated("--runs", str(runs))
+    assert [run["sessions"] for run in found["runs"]] == [1, 4, 8, 12, 16]
+    for run in found["runs"]:
+        assert run["predicted"]["turn_latency_low_s"] < run["predicted"]["turn_latency_s"]
+        assert run["predicted"]["turn_latency_s"] < run["predicted"]["turn_latency_high_s"]
+        assert not run["beyond_wall"]
+    assert found["errors"]["before"]["runs"] == 5
+    assert found["errors"]["beyond"] == {
+        "runs": 0, "output_tokens_per_s_per_gpu": None, "turn_latency_s": None, "cache_hit_rate": None,
+    }  # fmt: skip
+
+
+def test_one_pilot_mends_the_others(runs: Path, tmp_path: Path) -> None:
+    engines = tmp_path / "engines.yaml"
+    (tmp_path / "pilot").mkdir()
+    (tmp_path / "pilot" / "run_008.json").write_bytes((runs / "run_008.json").read_bytes())
+    done = CliRunner().invoke(
+        app, ["calibrate", "--pilot", str(tmp_path / "pilot"), "--out", str(engines), "--format", "json"]
+    )
+    assert done.exit_code == 0, done.output
+    (engine,) = json.loads(done.stdout)["deployments"]
+    assert engine["pilots"] == ["run_008.json row 1"]
+    before = evaluated("--runs", str(runs))["errors"]["before"]
+    after = evaluated("--runs", str(runs), "--engines", str(engines))
+    assert [run["is_pilot"] for run in after["runs"]] == [False, False, True, False, False]
+    assert after["errors"]["before"]["runs"] == 4
+    assert after["errors"]["before"]["turn_latency_s"] < 0.08 < before["turn_latency_s"]
+    assert after["errors"]["before"]["output_tokens_per_s_per_gpu"] < 0.05
+
+
+def test_the_table_names_what_was_assumed(runs: Path) -> None:
+    done = CliRunner().invoke(app, ["evaluate", "--runs", str(runs)])
+    assert done.exit_code == 0, done.output
+    assert "llama-3-1-70b (fp8) on h200-sxm, vllm, TP4: expected of such engines" in done.stdout
+    assert "assumed: KV in bf16, weights in fp8" in done.stdout
+    assert "5 whole runs before memory is full" in done.stdout
+
+
+def test_a_stalled_run_does_not_count(runs: Path, tmp_path: Path) -> None:
+    for path in runs.iterdir():
+        run = json.loads(path.read_text())
+        if run["conc"] == 12:  # half of the turns are missing
+            half = run["num_requests_total"] // 2
+            run |= {"num_requests_total": half, "num_requests_successful": half}
+            run |= {name: run[name] / 2 for name in ("input_tput_tps", "output_tput_tps", "total_tput_tps")}
+        (tmp_path / path.name).write_text(json.dumps(run))
+    found = evaluated("--runs", str(tmp_path))
+    assert [run["is_whole"] for run in found["runs"]] == [True, True, True, False, True]
+
+
+def test_the_pause_is_read_from_the_run() -> None:
+    """8 sessions took 316 turns of 20 s in 1,800 s and were amid another: 45 s for each, 25 s of it a pause."""
+    row = {"sessions": 8.0, "duration_s": 1_800.0, "requests_successful": 316.0, "turn_latency_ms": 20_000.0}
+    assert pause_s(row) == pytest.approx(25.0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["evaluate"], ["evaluate", "--runs", "x", "--tables", "y"], ["evaluate", "--tables", "y", "--engines", "z"]],
+)
+def test_wrong_use_is_said(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, arguments).exit_code == 2

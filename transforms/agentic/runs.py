@@ -1,0 +1,274 @@
+"""Measured agent runs as replays: what was run on which deployment, with the pauses and hit rates that it had.
+
+What a run does not say is taken from the runs of the same deployment or assumed, and named in ``assumed``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from schemas.catalogue import HardwareCatalogue
+from schemas.dtypes import BYTES_PER_KV_ELEMENT
+from schemas.engines import CalibratedEngine
+from schemas.hardware import Hardware
+from schemas.models import ModelSpec
+from schemas.options import MappingOptions
+from schemas.tables import TABLES
+from transforms.agentic.replay import Replay, Server, most_in_memory, predict_replay, replay_at_hit_rate
+from transforms.cache import PauseDistribution
+from transforms.calibration.agents import AgentSteps, Pilot, fit_pilots, long_context_prior
+from transforms.calibration.deployments import deployment_columns
+from transforms.calibration.engine import BAND_DEVIATIONS
+from transforms.calibration.facts import Facts, deployment_facts
+from transforms.calibration.fit import Fitted, expected_logs
+from transforms.calibration.prior import Prior
+from transforms.equations import kv_memory as kv
+
+#: Runs of one of these are runs of one deployment.
+DEPLOYMENT: Final = ("hardware", "model", "precision_name", "backend", "backend_version", "tp", "pp", "dp", "cp",
+                     "moe_ep", "draft_tokens")  # fmt: skip
+_ONE_DEPLOYMENT: Final = ("hardware", "model", "weight_dtype", "backend", "serving_mode", "tp", "dp", "draft_tokens")
+#: Pauses of unknown shape are taken as exponential: so many equally likely values.
+_PAUSES: Final = 32
+#: Standard deviation of contexts over their mean where a run does not say it: 0.42 in measured coding agents.
+CONTEXT_SPREAD: Final = 0.4
+#: Standard deviations of the logarithm of the turn latency, from evaluated runs: before memory is full and beyond, with
+#: a pilot and without; near the wall, within this fraction of it, as beyond.
+DEVIATION: Final = {(True, False): 0.12, (True, True): 0.40, (False, False): 0.45, (False, True): 0.80}
+NEAR_THE_WALL: Final = 0.3
+#: A whole run lasts for so much of the longest, its turns and pauses make up so much of its sessions' time, and its
+#: mean TTFT is at most so many times the median.
+LEAST_DURATION: Final = 0.94
+ACCOUNTED: Final = 0.80
+STALLED: Final = 50.0
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """One measured run and its replay."""
+
+    row: Mapping[str, Any]
+    replay: Replay
+    memory_tokens: float
+    host_tokens: float = 0.0
+    reload_ms_per_token: float = 0.0
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Of the prompts' tokens: in the GPUs' memory, or behind it in the host's."""
+        resident, behind = self.row["server_gpu_cache_hit_rate"], self.row["server_cpu_cache_hit_rate"] or 0.0
+        return None if resident is None else resident + (1.0 - resident) * behind
+
+    @property
+    def name(self) -> str:
+        """File and row."""
+        return f"{self.row['source_file']} row {self.row['source_row']}"
+
+    @property
+    def wall(self) -> float:
+        """Turns in service that fill the memory."""
+        return most_in_memory(self.replay, self.memory_tokens)
+
+    @property
+    def beyond_wall(self) -> bool:
+        """Whether more sessions run than memory holds."""
+        return bool(self.row["sessions"] > self.wall)
+
+    @property
+    def pilot(self) -> Pilot | None:
+        """The run as a pilot; None where it states no hit rate."""
+        row, hits = self.row, self.hit_rate
+        if hits is None:
+            return None
+        return Pilot(
+            self.replay, self.memory_tokens, hits, row["output_tokens_per_s_per_gpu"] * row["gpus_per_replica"],
+            row["turn_latency_ms"] / 1e3, row["itl_ms"],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunDeployment:
+    """The runs of one deployment, its facts, and what was assumed of it, in sentences."""
+
+    runs: tuple[AgentRun, ...]
+    facts: Facts
+    serving: pl.DataFrame  #: the deployment as a row of ``serving_points``
+    assumed: tuple[str, ...]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The columns of ``serving_points`` that name it."""
+        return self.serving.select(deployment_columns()).row(0, named=True)
+
+    def is_whole(self, run: AgentRun) -> bool:
+        """Whether the run lasted as long as the others and its sessions' time is accounted for: no stall, no loss."""
+        row, others = run.row, [each.row for each in self.runs]
+        pauses = sorted(pause_s(each) for each in others if each["sessions"] <= self.runs[0].wall)
+        usual = pauses[len(pauses) // 2] if pauses else pause_s(row)
+        in_time = row["duration_s"] >= LEAST_DURATION * max(each["duration_s"] for each in others)
+        seconds = row["requests_successful"] * (row["turn_latency_ms"] / 1e3 + usual)
+        seconds += row["sessions"] * row["turn_latency_ms"] / 2e3
+        stalled = row["ttft_p50_ms"] is not None and row["ttft_ms"] > STALLED * row["ttft_p50_ms"]
+        return bool(in_time and not stalled and seconds >= ACCOUNTED * row["sessions"] * row["duration_s"])
+
+    @property
+    def name(self) -> str:
+        """What tells it from others, in words."""
+        row = self.runs[0].row
+        return f"{row['model']} ({row['precision_name']}) on {row['hardware']}, {row['backend']}, TP{row['tp']}"
+
+
+def run_deployments(
+    runs: pl.DataFrame,
+    models: Mapping[str, ModelSpec],
+    hardware: HardwareCatalogue,
+    *,
+    kv_dtype: str | None = None,
+    kv_tokens: float | None = None,
+    host_bytes: float = 0.0,
+    engines: Sequence[CalibratedEngine] = (),
+) -> list[RunDeployment]:
+    """Rows of ``measured_agentic`` by deployment; ``kv_tokens``: the memory of each, as its server says it.
+
+    ``host_bytes``: memory of the host behind the GPUs', of the runs that offload.
+
+    ``engines``: KV format and memory of a calibrated deployment are those of its engine.
+    """
+    found = []
+    for _, part in runs.sort("sessions").group_by(DEPLOYMENT, maintain_order=True):
+        first = part.row(0, named=True)
+        spec, gpu = models[first["model"]], hardware.get(first["hardware"])
+        linear, experts = served_formats(first["precision_name"], spec, gpu)
+        named = first | {"weight_dtype": experts, "serving_mode": "agg"}
+        engine = next((each for each in engines if is_same_deployment(each.deployment, named)), None)
+        cache = kv_dtype or (engine.deployment["kv_dtype"] if engine else spec.kv_dtype)
+        stated = kv_tokens or (engine and engine.kv_tokens)
+        serving = _as_serving(first, linear, experts, cache, spec)
+        facts = deployment_facts(serving, spec, hardware)
+        weights = kv.weights_bytes_per_rank(spec.non_expert_bytes(linear), spec.expert_bytes(experts), first["dp"])
+        token = kv.kv_bytes_on_rank(spec.attention, 1.0, BYTES_PER_KV_ELEMENT[cache], first["tp"])
+        reserve = MappingOptions().reserve_fraction
+        room = kv.available_bytes_per_rank(first["tp"], float(gpu.hbm_bytes), reserve, weights)
+        memory = stated or first["dp"] * float(room) / float(token)
+        rows = list(part.iter_rows(named=True))
+        reused = max(_reused(row) or 0.0 for row in rows)
+        turns = max(row["requests_total"] / row["sessions"] for row in rows)
+        reload_ms = 1e3 * float(token) / first["tp"] / gpu.host_link_bytes_per_s
+        replays = [
+            AgentRun(
+                row, _replay(row, reused, turns), memory,
+                host_bytes / float(token) if row["offload_mode"] == "on" else 0.0, reload_ms,
+            )
+            for row in rows
+        ]  # fmt: skip
+        assumed = [f"KV in {cache}, weights in {linear}" + (f", experts in {experts}" if spec.moe else "")]
+        if not stated:
+            assumed.append(f"memory for {memory:,.0f} tokens of KV: {reserve:.0%} of the GPUs' kept for other things")
+        if not host_bytes and any(row["offload_mode"] == "on" for row in rows):
+            assumed.append("no memory of the host behind the GPUs', also in runs that offload: say --host-memory-gib")
+        if any(row["theoretical_cache_hit_rate"] is None for row in rows):
+            assumed.append(f"a cache without end would find {reused:.0%} of the prompts: the most that a run found")
+        found.append(RunDeployment(tuple(replays), facts, serving, tuple(assumed)))
+    return found
+
+
+def served_formats(precision: str | None, spec: ModelSpec, gpu: Hardware) -> tuple[str, str]:
+    """(linear, experts) of a precision's name. Four bits are those of the experts where there are any: attention is
+    left out of quantisation."""
+    four_bits = {"fp4": "mxfp4" if gpu.vendor == "AMD" else "nvfp4", "nvfp4": "nvfp4", "mxfp4": "mxfp4", "int4": "int4"}
+    name = (precision or spec.weight_dtype).casefold()
+    if name in four_bits:
+        return ("bf16" if spec.moe else four_bits[name]), four_bits[name]
+    if name == "fp8" and spec.weight_dtype.startswith("fp8"):
+        return spec.weight_dtype, spec.weight_dtype
+    return name, name
+
+
+def fit_runs(pilots: Sequence[AgentRun], facts: Facts, prior: Prior, standard: Fitted | None = None) -> Fitted:
+    """The engine of a deployment from pilots, and from its standard rows where it has any."""
+    known = standard or Fitted(expected_logs(prior, facts), prior.covariance)
+    told = [pilot for run in pilots if (pilot := run.pilot) is not None]
+    return fit_pilots(told, facts, long_context_prior(known)) if told else known
+
+
+def predicted(
+    run: AgentRun, facts: Facts, fitted: Fitted, *, piloted: bool, hits_given: bool = False
+) -> dict[str, float]:
+    """Throughput, turn latency with its band, and hit rate of a run, by the replay."""
+    steps = AgentSteps(facts, fitted.logs)
+    server = Server(steps, run.memory_tokens, run.host_tokens, run.reload_ms_per_token)
+    hits = run.hit_rate
+    if hits_given and hits is not None:
+        found = replay_at_hit_rate(run.replay, server, hits)
+    else:
+        found = predict_replay(run.replay, server)
+    near = run.row["sessions"] > run.wall * (1.0 - NEAR_THE_WALL)
+    factor = float(np.exp(BAND_DEVIATIONS * DEVIATION[(piloted, near)]))
+    return {
+        "output_tokens_per_s_per_gpu": found.output_tokens_per_s / run.row["gpus_per_replica"],
+        "turn_latency_s": found.turn_latency_s,
+        "turn_latency_low_s": found.turn_latency_s / factor,
+        "turn_latency_high_s": found.turn_latency_s * factor,
+        "cache_hit_rate": found.hit_rate,
+    }
+
+
+def engine_of_run(deployment: RunDeployment, engines: Sequence[CalibratedEngine]) -> CalibratedEngine | None:
+    """The calibrated engine of the runs' deployment; None where there is none."""
+    return next((each for each in engines if is_same_deployment(each.deployment, deployment.identity)), None)
+
+
+def is_same_deployment(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two deployments serve one model in one way: versions and settings apart, which a run may not state."""
+    return all(one[name] == other[name] for name in _ONE_DEPLOYMENT)
+
+
+def with_pauses(run: AgentRun, pauses: PauseDistribution, turns: float, context_spread: float) -> AgentRun:
+    """The run with what is known of what was replayed, in place of what it says itself."""
+    known = replace(run.replay, pauses=pauses, turns=turns, context_spread=context_spread)
+    return replace(run, replay=known)
+
+
+def pause_s(row: Mapping[str, Any]) -> float:
+    """The mean pause of a run: its sessions' time less its turns'; at its end each session is amid a turn."""
+    begun = row["requests_successful"] + row["sessions"] / 2.0
+    each: float = row["sessions"] * row["duration_s"] / begun - row["turn_latency_ms"] / 1e3
+    return max(each, 0.0)
+
+
+def _reused(row: Mapping[str, Any]) -> float | None:
+    theoretical: float | None = row["theoretical_cache_hit_rate"]
+    return row["server_gpu_cache_hit_rate"] if theoretical is None else theoretical
+
+
+def _replay(row: Mapping[str, Any], reused: float, turns: float) -> Replay:
+    stated = row["theoretical_cache_hit_rate"]
+    mean = max(pause_s(row), 1e-3)
+    quantiles = (np.arange(_PAUSES) + 0.5) / _PAUSES
+    values = -np.log1p(-quantiles)
+    return Replay(
+        sessions=row["sessions"],
+        duration_s=row["duration_s"],
+        input_tokens=row["mean_input_tokens"],
+        output_tokens=row["mean_output_tokens"],
+        reused_fraction=reused if stated is None else stated,
+        turns=turns,
+        pauses=PauseDistribution.empirical(values / values.mean() * mean),
+        context_spread=CONTEXT_SPREAD,
+    )
+
+
+def _as_serving(row: Mapping[str, Any], linear: str, experts: str, cache: str, spec: ModelSpec) -> pl.DataFrame:
+    """The run's deployment as one row of ``serving_points``."""
+    fields = TABLES["serving_points"].fields
+    known = {field.name: row.get(field.name) for field in fields}
+    known |= {
+        "prefill_hardware": row["hardware"], "decode_hardware": row["hardware"], "weight_dtype": experts,
+        "expert_dtype": experts if spec.moe else None, "linear_dtype": linear, "kv_dtype": cache,
+        "attention_dtype": "bf16", "latency_statistic": "mean",
+        "accepted_tokens": None if row["draft_tokens"] is None else 1.0,
+    }  # fmt: skip
+    return pl.DataFrame([known], schema={field.name: field.dtype for field in fields})
