@@ -55,6 +55,10 @@ class LeastRecentlyUsed:
     2002). In the closed loop T is where the memory is full:
     ``M = C * [sum L*R + sum_{j<N} L*E[min(Z, T)] + L_end*T] / sum(R + Z)``, and a turn hits if its pause is within T.
 
+    Twenty sessions of two turns hold 100 bytes each, turns take 2 s, half of the pauses 4 s, the others 16 s, and
+    nothing stays after the end. 900 bytes are full at T = 9.6 s: ``20 * (200*2 + 100*(4 + 9.6)/2) / 24``. The short
+    pauses hit, the long ones do not: half of the reuse is found.
+
     With ``finite`` T varies, as it does where few sessions share the memory: a turn hits after a pause z if what the
     other C - 1 sessions used since leaves room for its own prefix. That is a sum of independent parts, taken as
     normal with the mean above at T = z and the variance of the parts (after C. Fricker, P. Robert, J. Roberts, ITC

@@ -40,6 +40,9 @@ def fewest_gpus(
     ``feasible`` false and says why not. Figures are of the fuller replicas but for ``tasks_per_hour`` (all of them) and
     ``tasks_per_hour_per_gpu``. ``binding_limit`` is what stops each replica from taking more sessions, so that fewer
     replicas do not do; ``headroom_sessions`` are those that the same GPUs can take beyond ``sessions``.
+
+    A replica of 4 GPUs serves 17 sessions within the limits and an eighteenth not. For 100 sessions that is
+    ``ceil(100/17)`` = 6 replicas, 24 GPUs: four serve 17 sessions and two 16, and two more sessions have room.
     """
     points = add_curves(points)
     plans = _plans(points, sessions, limits, scenario, closed_loop)

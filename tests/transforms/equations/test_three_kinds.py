@@ -209,6 +209,8 @@ NOT_ELEMENTWISE = {
     "turns.ms_per_flop": "of two single turns; tested in tests/transforms/agent_points/test_single_turns.py",
     "turns.hit_differences": "makes the arrays of a scenario's turns",
     "turns.miss_differences": "makes the arrays of a scenario's turns",
+    "kv_memory.prefix_block_tokens": "of the layers of one model",
+    "kv_memory.session_floor_bytes": "of the layers of one model",
     "closed_loop.solve_load": "solves for arrays; tested in test_closed_loop.py",
     "what_if.session_figures": "gives figures by name; tested in test_curve_and_what_if.py",
     "what_if.figures_of_sessions": "gives figures by name; tested in test_curve_and_what_if.py",

@@ -88,6 +88,9 @@ class Alternatives:
         A row at the agent's own effective workload is direct (model.md 5.1) and comes first, if the scenario has no
         misses or another row prices them; else the workload whose context is nearest (as a ratio). Rows that are
         alike in all of this are all kept.
+
+        An agent decodes at 18,262 tokens on average. Of tables at 4000/1000 (4,500 tokens) and 16000/1000 (16,500) the
+        second is taken: a ratio of 1.1 against 4.1. One at 18198/128 with 17,570 tokens cached is the agent's own hit.
         """
         of_set = self.offers["_set"].to_numpy()
         isl, osl, prefix = (self.offers[name].to_numpy() for name in WORKLOAD)
