@@ -72,7 +72,7 @@ def compared_runs() -> tuple[pl.DataFrame, list[str]]:
         spec,
         hardware,
     )  # fmt: skip
-    workload, notes = _traces()
+    workload, notes = traced_workload()
     linear, experts = weight_formats("dsr1", "fp4", gpu.slug, "nvidia/DeepSeek-R1-0528-FP4")
     weights = kv.weights_bytes_per_rank(spec.non_expert_bytes(linear), spec.expert_bytes(experts), 1)
     compared: list[dict[str, Any]] = []
@@ -92,7 +92,7 @@ def compared_runs() -> tuple[pl.DataFrame, list[str]]:
     return pl.DataFrame(compared), notes
 
 
-def _traces() -> tuple[dict[str, Any], list[str]]:
+def traced_workload() -> tuple[dict[str, Any], list[str]]:
     """Pauses, spread of contexts and turns left, of the replayed traces up to the longest context."""
     c = pl.col
     main = pl.read_csv(TRACES, infer_schema_length=None).filter(c("stream") == "main").sort("trace", "k")

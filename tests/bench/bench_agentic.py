@@ -8,6 +8,7 @@ Prints every run and the errors, and draws .figures/agentic and .figures/agentic
 import polars as pl
 
 from tests.bench.agentic_figures import draw_hits, draw_speed
+from tests.bench.agentic_pilots import print_pilots
 from tests.bench.agentic_replay import NEEDED, compared_runs
 
 
@@ -39,6 +40,8 @@ def main() -> None:
         ("all", pl.lit(True)),
     ):
         _print_errors(name, runs.filter(which))
+    print("\nFrom one pilot of each deployment, the step model and its shipped priors; whole runs but the pilot")
+    print_pilots()
     print(f"drew {', '.join(str(path) for path in (*draw_speed(runs), *draw_hits(runs)))}")
 
 

@@ -6,11 +6,12 @@ Prints errors of latency, TTFT and throughput by method, and how many rows lie i
 """
 
 import time
+from collections.abc import Sequence
 
 import polars as pl
 
-from tests.bench.measured_deployments import STANDARD, known_deployments, standard_rows
-from tests.bench.measured_errors import METHODS, Apart, Case, workload_errors
+from tests.bench.measured_deployments import LONG_PROMPTS, STANDARD, Known, known_deployments, standard_rows
+from tests.bench.measured_errors import METHODS, Apart, Case, long_prompt_errors, workload_errors
 from tests.bench.targets import compare
 
 MODEL = "deepseek-r1"
@@ -38,7 +39,21 @@ def main() -> None:
             _compare(errors, f"{title.lower()}, {words}")
             if bars:
                 _print_coverage(errors)
+    _print_long_prompts(known)
     compare("seconds, all priors learnt anew", time.perf_counter() - began, 300)
+
+
+def _print_long_prompts(known: Sequence[Known]) -> None:
+    """Prompts of 4K and below to 8K and above, of other models; and what is refused as lockstep."""
+    if not LONG_PROMPTS.exists():
+        return
+    print("\nLong prompts: fitted to 4K and below, held against 8K and above; rows in lockstep are refused")
+    for name, counts, errors in long_prompt_errors(LONG_PROMPTS, known):
+        print(f"  {name}: {counts}")
+        for method in ("fitted", "ratio"):
+            print(f"    {_NAMES[method]:32}latency {_three(errors[f'{method}_latency'])}")
+        if "lockstep" not in counts.partition(" to ")[0]:
+            compare(f"{name}: latency, mean", _mean(errors, "fitted_latency"), 8)
 
 
 def _print_errors(errors: pl.DataFrame) -> None:

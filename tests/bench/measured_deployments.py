@@ -18,6 +18,7 @@ from transforms.calibration.prior import Example, typical_prior
 SHARED: Final = Path(os.environ.get("AGENT_PARETO_SHARED", Path(__file__).parents[3] / "shared"))
 MEASURED: Final = SHARED / "tables" / "measured"
 STANDARD: Final = (MEASURED / "inferencex_api", MEASURED / "fixed")
+LONG_PROMPTS: Final = MEASURED / "long_prompts_vllm"
 #: What one deployment has, whatever its dates.
 _OF_A_DATE: Final = ("backend_version", "latency_statistic")
 

@@ -2,27 +2,35 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
 
-from pipelines.reading.catalogues import load_hardware
+from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.inputs import find_files
+from pipelines.reading.read_inputs import read_inputs
 from tests.bench.measured_deployments import Known
 from transforms.agent_points.carriers.ratio import RatioRows
 from transforms.agent_points.carriers.workload import table_workload
 from transforms.agent_points.rows.columns import ROW_FIGURES
 from transforms.agent_points.rows.lookups import add_private_columns
 from transforms.agent_points.rows.rows import Rows
+from transforms.calibration.deployments import deployments
 from transforms.calibration.engine import Band, fit_engine, serve_at
-from transforms.calibration.fit import Measured, expected_logs
+from transforms.calibration.fit import Measured, expected_logs, fit
 from transforms.calibration.parameters import Array
-from transforms.calibration.prior import LearntPriors, Prior, learn_priors
+from transforms.calibration.prior import Example, LearntPriors, Prior, learn_priors
+from transforms.calibration.refusals import refusals
 from transforms.calibration.step_model import Work
 
 Apart = Literal["deployment", "gpu"]
 Case = Literal["left out", "pair"]
 Places = np.ndarray[Any, np.dtype[np.intp]]
+#: Prompts that are fitted to, and those that are held against, in tokens.
+SHORT: Final = 4_200
+LONG: Final = 8_000
 METHODS: Final = ("fitted", "step_ratio", "ratio", "prior")
 
 
@@ -86,6 +94,34 @@ def _errors(target: Known, prior: Prior, case: Case, bars: bool) -> Iterator[dic
                     "latency_inside": _inside(predicted.latency_s, measured.latency_s[row], at),
                     "ttft_inside": _inside(predicted.ttft_s, measured.ttft_s[row], at),
                 }  # fmt: skip
+
+
+def long_prompt_errors(folder: Path, known: Sequence[Known]) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    """Each deployment of the folder: its name, rows used and refused in words, and errors of prompts of 8K and above.
+
+    Fitted to the rows of 4K and below that are not refused; priors learnt on ``known``.
+    """
+    priors, models, hardware = learn_priors([each.example for each in known]), load_models(), load_hardware()
+    points = read_inputs(find_files([folder]), hardware, models).serving_points
+    for deployment in deployments(points, models, hardware):
+        rows, facts, measured = deployment.rows, deployment.facts, deployment.measured
+        short, long = (np.flatnonzero(which) for which in (rows["isl_tokens"] <= SHORT, rows["isl_tokens"] >= LONG))
+        refused = {row for row, _, _ in refusals(measured, facts.disaggregated)}
+        used = np.array([row for row in short if row not in refused], np.intp)
+        if len(used) < 2 or not len(long):
+            continue
+        target = Known(facts.spec.slug, rows["hardware"][0], deployment, Example("", facts.traits, np.empty(0)))
+        fitted = fit(measured.take(used), facts, priors.prior(facts.traits))
+        nearest = [_nearest(measured, short, int(row)) for row in long]
+        figures = {
+            "fitted": _at(fitted.logs, measured.take(long), target),
+            "ratio": _ratio_today(target, rows[nearest], rows[long]),
+        }
+        errors = [_row_errors(figures, measured, int(row), at) for at, row in enumerate(long)]
+        in_short, in_long = (sum(int(row) in refused for row in part) for part in (short, long))
+        lockstep = f", {in_short} refused (lockstep)" if in_short else ""
+        words = f"{len(used)} rows used{lockstep} to {len(long)} rows, {in_long} of them lockstep by themselves"
+        yield facts.spec.slug, words, pl.DataFrame(errors)
 
 
 def _row_errors(figures: Mapping[str, tuple[Array, Array]], measured: Measured, row: int, at: int) -> dict[str, float]:
