@@ -43,7 +43,8 @@ def print_summary(report: BuildReport, lake: Path, seconds: float) -> None:
         print(f"  quarantined, {reason}: {count:,}")
     for account in rejected:
         print(f"  rejected, {account.path}: {account.rejected_reason}")
-    for line in (*superseded_in_words(accounts), passed_over_in_words(report.inputs.passed_over)):
+    slow = [f"slow, {table.sentence}" for table in report.inputs.slow]
+    for line in (*superseded_in_words(accounts), *slow, passed_over_in_words(report.inputs.passed_over)):
         if line:
             print(f"  {line}")
     points, feasible, frontier = (

@@ -55,7 +55,13 @@ def _print_json(inputs: "Inputs") -> None:
         "quarantined", "rejected_reason", "replaced_by",
     )  # fmt: skip
     files = [{name: getattr(account, name) for name in names} for account in inputs.accounts]
-    print_json({"files": files, "passed_over": [asdict(item) for item in inputs.passed_over]})
+    print_json(
+        {
+            "files": files,
+            "passed_over": [asdict(item) for item in inputs.passed_over],
+            "slow": [asdict(table) for table in inputs.slow],
+        }
+    )
 
 
 def _print_tables(inputs: "Inputs") -> None:
@@ -74,7 +80,8 @@ def _print_tables(inputs: "Inputs") -> None:
     print_table(("format", "files", "rows", "accepted", "duplicate", "superseded", "quarantined"), rows)
     if inputs.faults:
         print(f"Not used:\n{faults_in_words(inputs, at_most=40)}")
-    for line in (*superseded_in_words(inputs.accounts), passed_over_in_words(inputs.passed_over)):
+    slow = [f"slow, {table.sentence}" for table in inputs.slow]
+    for line in (*superseded_in_words(inputs.accounts), *slow, passed_over_in_words(inputs.passed_over)):
         if line:
             print(line)
     for account in inputs.accounts:

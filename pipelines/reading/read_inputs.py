@@ -20,6 +20,7 @@ from transforms.serving_points.measured_agentic import judge_agentic
 from transforms.serving_points.superseding import rerun_columns, superseded
 from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, Reading
+from transforms.synthesis.slower import SlowTable, sample_rows, slower_than_roofline
 
 #: A sentence with a list of columns has a tenth of that; what is longer quotes the file.
 READING = "Reading tables"
@@ -64,6 +65,7 @@ class Inputs:
     quarantine: pl.DataFrame
     accounts: tuple[FileAccount, ...]
     passed_over: tuple[PassedOver, ...] = ()
+    slow: tuple[SlowTable, ...] = ()
 
     @property
     def sources(self) -> pl.DataFrame:
@@ -96,11 +98,13 @@ def read_inputs(
     agentic: list[pl.DataFrame] = []
     quarantine: list[pl.DataFrame] = []
     reruns: list[pl.DataFrame] = []
+    samples: list[pl.DataFrame] = []
     accounts: list[FileAccount] = []
     for outcome in judged_files(files, hardware, models, on_file, threads):
         accounts.append(outcome.account)
         quarantine.append(outcome.quarantine)
         reruns.append(rerun_columns(outcome.points))
+        samples.append(sample_rows(outcome.points))
         if keep_points:
             points.append(outcome.points)
             agentic.append(outcome.agentic)
@@ -125,6 +129,7 @@ def read_inputs(
             )
             for account in accounts
         ),
+        slow=slower_than_roofline(pl.concat([empty_frame("serving_points"), *samples]), hardware, models),
     )
 
 

@@ -85,8 +85,17 @@ def _priced(frame: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue, p
     )
 
 
-def _times(rows: Rows, spec: ModelSpec, preset: RooflinePreset) -> TurnTimes:
-    workload = table_workload(ISL_TOKENS, OSL_TOKENS, spec.attention)
+def decode_times_ms(rows: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> pl.Series:
+    """TPOT of the calibrated roofline for rows of one model, mode and workload, a token a step."""
+    isl, osl = rows.select("isl_tokens", "osl_tokens").row(0)
+    priced = _times(Rows(add_private_columns(rows, spec, hardware)), spec, "calibrated", isl, osl)
+    return pl.Series("tpot_ms", priced.figures(osl)["tpot_ms"])
+
+
+def _times(
+    rows: Rows, spec: ModelSpec, preset: RooflinePreset, isl: float = ISL_TOKENS, osl: float = OSL_TOKENS
+) -> TurnTimes:
+    workload = table_workload(isl, osl, spec.attention)
     if rows.frame["serving_mode"].first() == "disagg":
         return pool_times(preset, rows, workload, spec)
     replica = RooflineReplica.of_rows(rows, spec, Gpu.of_rows(rows, "decode"), workload.decode_context_tokens)

@@ -1,0 +1,36 @@
+"""Tables that are several times slower than the roofline of their configurations."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models
+from pipelines.reading.inputs import find_files
+from pipelines.reading.read_inputs import read_inputs
+from transforms.synthesis.slower import slower_than_roofline
+
+CANDIDATES = SHIPPED_TABLES / "aiconfigurator/candidates"
+
+
+@pytest.mark.parametrize(("factor", "slow"), [(1.0, False), (4.0, True)])
+def test_a_table_and_the_same_four_times_slower(factor: float, slow: bool) -> None:
+    table = CANDIDATES / "h200_sxm__llama-3.1-70b__isl4000_osl1000__agg.csv.gz"
+    points = read_inputs(find_files([table]), load_hardware(), load_models()).serving_points
+    found = slower_than_roofline(points.with_columns(pl.col("tpot_ms") * factor), load_hardware(), load_models())
+    assert [(table.hardware, table.model, table.source) for table in found] == (
+        [("h200-sxm", "llama-3-1-70b", "aiconfigurator")] if slow else []
+    )
+    if slow:
+        assert found[0].times == pytest.approx(3.9, abs=0.2)
+
+
+def test_estimated_kernels(shared: Path) -> None:
+    """Kimi-K2.5 on H200 in HYBRID mode: case 31."""
+    folder = shared / "tables/aiconfigurator/runs/h200_sxm__kimi-k2.5__isl4000_osl1000"
+    inputs = read_inputs(find_files([folder]), load_hardware(), load_models())
+    (table,) = inputs.slow
+    assert (table.hardware, table.model) == ("h200-sxm", "kimi-k2-5")
+    assert 2.5 < table.times < 5
+    assert "times slower than the roofline" in table.sentence
+    assert set(inputs.serving_points["database_mode"]) == {"HYBRID"}
