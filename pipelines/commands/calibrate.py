@@ -1,13 +1,12 @@
 """`agent-pareto calibrate`: engines fitted to measured rows."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from schemas.engines import CalibratedEngine
     from transforms.agentic.runs import RunDeployment
     from transforms.calibration import Calibration
@@ -53,6 +52,7 @@ def calibrate_command(
     from schemas.errors import UserError
     from transforms.agentic.runs import run_deployments
     from transforms.calibration import calibrate, deployments
+    from transforms.calibration.sharing import architectures
 
     if not tables and not pilot:
         raise UserError("Nothing to fit to: name measured tables with --tables, or agent runs with --pilot.")
@@ -78,9 +78,10 @@ def calibrate_command(
             "No row of the tables is a measurement: engines are fitted to results of load generators, "
             "not to rows of AIConfigurator or a roofline."
         )
+    alike = architectures(specs)
     engines = [_engine(each) for each in calibrations]
-    piloted = [_piloted(each, calibrations) for each in pilots]
-    fitted = _later_first(engines, piloted)
+    piloted = [_piloted(each, calibrations, alike) for each in pilots]
+    fitted = _later_first(engines, piloted, alike)
     if kv_tokens is not None:
         if len(fitted) != 1:
             raise UserError(
@@ -115,7 +116,9 @@ def _engine(calibration: "Calibration") -> "CalibratedEngine | None":
     return in_schema(calibration, calibration.engine, prior, turns_of(load_scenarios()))
 
 
-def _piloted(deployment: "RunDeployment", calibrations: "list[Calibration]") -> "CalibratedEngine":
+def _piloted(
+    deployment: "RunDeployment", calibrations: "list[Calibration]", alike: Mapping[str, str]
+) -> "CalibratedEngine":
     """The engine of pilots, beginning from that of the standard rows of the same deployment, where there are any."""
     from pipelines.reading.engines import load_priors
     from transforms.agentic.runs import fit_runs, is_same_deployment
@@ -125,7 +128,7 @@ def _piloted(deployment: "RunDeployment", calibrations: "list[Calibration]") -> 
         (
             each.engine
             for each in calibrations
-            if each.engine is not None and is_same_deployment(each.deployment.identity, deployment.identity)
+            if each.engine is not None and is_same_deployment(each.deployment.identity, deployment.identity, alike)
         ),
         None,
     )
@@ -141,16 +144,15 @@ def _piloted(deployment: "RunDeployment", calibrations: "list[Calibration]") -> 
 
 
 def _later_first(
-    engines: "list[CalibratedEngine | None]", piloted: "list[CalibratedEngine]"
+    engines: "list[CalibratedEngine | None]", piloted: "list[CalibratedEngine]", alike: Mapping[str, str]
 ) -> "list[CalibratedEngine]":
     """All engines; of one deployment that with pilots."""
     from transforms.agentic.runs import is_same_deployment
 
-    alone = [
-        engine
-        for engine in engines
-        if engine is not None and not any(is_same_deployment(engine.deployment, other.deployment) for other in piloted)
-    ]
+    def has_pilots(engine: "CalibratedEngine") -> bool:
+        return any(is_same_deployment(engine.deployment, other.deployment, alike) for other in piloted)
+
+    alone = [engine for engine in engines if engine is not None and not has_pilots(engine)]
     return [*piloted, *alone]
 
 

@@ -1,6 +1,6 @@
 """`agent-pareto evaluate --runs`: measured agent runs beside their prediction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ def evaluate_runs(
     from pipelines.reading.read_inputs import read_inputs
     from schemas.errors import UserError
     from transforms.agentic.runs import run_deployments
+    from transforms.calibration.sharing import architectures
 
     gpus, specs = load_hardware(hardware), load_models(models)
     known = () if engines is None else load_engines(engines).engines
@@ -38,7 +39,7 @@ def evaluate_runs(
         inputs.measured_agentic, {spec.slug: spec for spec in specs}, gpus, kv_dtype=kv_dtype,
         host_bytes=host_bytes, engines=known,
     )  # fmt: skip
-    records = [record for deployment in found for record in _records(deployment, known)]
+    records = [record for deployment in found for record in _records(deployment, known, architectures(specs))]
     errors = {where: _errors(records, beyond=where == "beyond") for where in ("before", "beyond")}
     if output_format == "json":
         from pipelines.commands.output import print_json
@@ -48,12 +49,14 @@ def evaluate_runs(
     _print_tables(found, records, errors)
 
 
-def _records(deployment: "RunDeployment", engines: "Sequence[CalibratedEngine]") -> list[dict[str, Any]]:
+def _records(
+    deployment: "RunDeployment", engines: "Sequence[CalibratedEngine]", alike: Mapping[str, str]
+) -> list[dict[str, Any]]:
     from pipelines.reading.engines import load_priors
     from transforms.agentic.runs import engine_of_run, fit_runs, predicted
     from transforms.calibration.report import engine_of
 
-    engine = engine_of_run(deployment, engines)
+    engine = engine_of_run(deployment, engines, alike)
     prior = load_priors().prior(deployment.facts.traits)
     fitted = fit_runs((), deployment.facts, prior) if engine is None else engine_of(engine, deployment.facts).fitted
     pilots = set() if engine is None else set(engine.pilots)

@@ -25,12 +25,13 @@ from transforms.calibration.engine import BAND_DEVIATIONS
 from transforms.calibration.facts import Facts, deployment_facts
 from transforms.calibration.fit import Fitted, expected_logs
 from transforms.calibration.prior import Prior
+from transforms.calibration.sharing import architectures
 from transforms.equations import kv_memory as kv
 
 #: Runs of one of these are runs of one deployment.
 DEPLOYMENT: Final = ("hardware", "model", "precision_name", "backend", "backend_version", "tp", "pp", "dp", "cp",
                      "moe_ep", "draft_tokens")  # fmt: skip
-_ONE_DEPLOYMENT: Final = ("hardware", "model", "weight_dtype", "backend", "serving_mode", "tp", "dp", "draft_tokens")
+_ONE_DEPLOYMENT: Final = ("hardware", "weight_dtype", "backend", "serving_mode", "tp", "dp", "draft_tokens")
 #: Pauses of unknown shape are taken as exponential: so many equally likely values.
 _PAUSES: Final = 32
 #: Standard deviation of contexts over their mean where a run does not say it: 0.42 in measured coding agents.
@@ -137,13 +138,13 @@ def run_deployments(
 
     ``engines``: KV format and memory of a calibrated deployment are those of its engine.
     """
-    found = []
+    found, alike = [], architectures(models.values())
     for _, part in runs.sort("sessions").group_by(DEPLOYMENT, maintain_order=True):
         first = part.row(0, named=True)
         spec, gpu = models[first["model"]], hardware.get(first["hardware"])
         linear, experts = served_formats(first["precision_name"], spec, gpu)
         named = first | {"weight_dtype": experts, "serving_mode": "agg"}
-        engine = next((each for each in engines if is_same_deployment(each.deployment, named)), None)
+        engine = next((each for each in engines if is_same_deployment(each.deployment, named, alike)), None)
         cache = kv_dtype or (engine.deployment["kv_dtype"] if engine else spec.kv_dtype)
         stated = kv_tokens or (engine and engine.kv_tokens)
         serving = _as_serving(first, linear, experts, cache, spec)
@@ -216,14 +217,20 @@ def predicted(
     }
 
 
-def engine_of_run(deployment: RunDeployment, engines: Sequence[CalibratedEngine]) -> CalibratedEngine | None:
+def engine_of_run(
+    deployment: RunDeployment, engines: Sequence[CalibratedEngine], alike: Mapping[str, str]
+) -> CalibratedEngine | None:
     """The calibrated engine of the runs' deployment; None where there is none."""
-    return next((each for each in engines if is_same_deployment(each.deployment, deployment.identity)), None)
+    return next((each for each in engines if is_same_deployment(each.deployment, deployment.identity, alike)), None)
 
 
-def is_same_deployment(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two deployments serve one model in one way: versions and settings apart, which a run may not state."""
-    return all(one[name] == other[name] for name in _ONE_DEPLOYMENT)
+def is_same_deployment(one: Mapping[str, Any], other: Mapping[str, Any], alike: Mapping[str, str]) -> bool:
+    """Whether two deployments serve one architecture in one way; versions and settings, which a run may lack, apart.
+
+    ``alike``: as ``calibration.sharing.architectures`` gives it.
+    """
+    same_model = alike.get(one["model"], one["model"]) == alike.get(other["model"], other["model"])
+    return same_model and all(one[name] == other[name] for name in _ONE_DEPLOYMENT)
 
 
 def with_pauses(run: AgentRun, pauses: PauseDistribution, turns: float, context_spread: float) -> AgentRun:
