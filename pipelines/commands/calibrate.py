@@ -50,7 +50,7 @@ def calibrate_command(
     from pipelines.reading.inputs import find_files
     from pipelines.reading.read_inputs import READING, read_inputs
     from schemas.errors import UserError
-    from transforms.agentic.runs import run_deployments
+    from transforms.agentic.runs import run_deployments, usable_pilots
     from transforms.calibration import calibrate, deployments
     from transforms.calibration.sharing import architectures
 
@@ -69,11 +69,14 @@ def calibrate_command(
             progress().advance(FITTING)
     if inputs.faults:
         typer.echo(f"Not used:\n{faults_in_words(inputs)}", err=True)
-    pilots = run_deployments(
+    given = run_deployments(
         inputs.measured_agentic if pilot else inputs.measured_agentic.clear(),
         {spec.slug: spec for spec in specs}, gpus, kv_dtype=kv_dtype, kv_tokens=kv_tokens,
     )  # fmt: skip
-    if not found and not pilots:
+    judged = [usable_pilots(each) for each in given]
+    pilots = [each for each, _ in judged if each is not None]
+    refused = [row for _, rows in judged for row in rows]
+    if not found and not given:
         raise UserError(
             "No row of the tables is a measurement: engines are fitted to results of load generators, "
             "not to rows of AIConfigurator or a roofline."
@@ -95,10 +98,11 @@ def calibrate_command(
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(engines_as_text(fitted), encoding="utf-8")
     if output_format == "json":
-        _print_json(calibrations, engines, piloted)
+        _print_json(calibrations, engines, piloted, refused)
     else:
         _print_tables(calibrations, engines)
         _print_pilots(pilots, piloted)
+        _print_refused(refused)
         if out is not None and fitted:
             print(f"Wrote {out}: {len(fitted)} engine{'s' * (len(fitted) != 1)}.")
     if not fitted:
@@ -165,15 +169,24 @@ def _print_pilots(deployments: "list[RunDeployment]", engines: "list[CalibratedE
 
 
 def _print_json(
-    calibrations: "list[Calibration]", engines: "list[CalibratedEngine | None]", piloted: "list[CalibratedEngine]"
+    calibrations: "list[Calibration]",
+    engines: "list[CalibratedEngine | None]",
+    piloted: "list[CalibratedEngine]",
+    refused_pilots: "list[Refused]",
 ) -> None:
+    from dataclasses import asdict
+
     from pipelines.commands.output import print_json
 
     of_rows = [
         _as_record(each.deployment.identity, engine, each.refused)
         for each, engine in zip(calibrations, engines, strict=True)
     ]
-    print_json({"deployments": [*of_rows, *(_as_record(each.deployment, each, ()) for each in piloted)]})
+    of_pilots = [_as_record(each.deployment, each, ()) for each in piloted]
+    print_json({
+        "deployments": [*of_rows, *of_pilots],
+        "refused_pilots": [asdict(row) for row in refused_pilots],
+    })  # fmt: skip
 
 
 def _as_record(
@@ -200,7 +213,6 @@ def _as_record(
 
 
 def _print_tables(calibrations: "list[Calibration]", engines: "list[CalibratedEngine | None]") -> None:
-    from pipelines.terminal import print_table
 
     for calibration, engine in zip(calibrations, engines, strict=True):
         print(_title(calibration))
@@ -215,12 +227,18 @@ def _print_tables(calibrations: "list[Calibration]", engines: "list[CalibratedEn
                 print(f"  cannot tell: {sentence}")
             print("  load tests that would tell most of agents' turns:")
             print("\n".join(f"    {command}" for command in engine.next_tests))
-        if calibration.refused:
-            print_table(
-                ("file", "row", "refused"),
-                [(row.source_file, f"{row.source_row}", f"{row.reason}: {row.detail}") for row in calibration.refused],
-            )
+        _print_refused(calibration.refused)
         print()
+
+
+def _print_refused(rows: "Sequence[Refused]") -> None:
+    from pipelines.terminal import print_table
+
+    if rows:
+        print_table(
+            ("file", "row", "refused"),
+            [(row.source_file, f"{row.source_row}", f"{row.reason}: {row.detail}") for row in rows],
+        )
 
 
 def _title(calibration: "Calibration") -> str:

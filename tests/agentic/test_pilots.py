@@ -75,6 +75,11 @@ def test_a_stalled_run_does_not_count(runs: Path, tmp_path: Path) -> None:
         (tmp_path / path.name).write_text(json.dumps(run))
     found = evaluated("--runs", str(tmp_path))
     assert [run["is_whole"] for run in found["runs"]] == [True, True, True, False, True]
+    done = CliRunner().invoke(app, ["calibrate", "--pilot", str(tmp_path), "--format", "json"])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert [(row["source_file"], row["reason"]) for row in said["refused_pilots"]] == [("run_012.json", "not_whole")]
+    assert len(said["deployments"][0]["pilots"]) == 4
 
 
 def test_the_pause_is_read_from_the_run() -> None:

@@ -20,7 +20,7 @@ from schemas.tables import TABLES
 from transforms.agentic.replay import Replay, Server, most_in_memory, predict_replay, replay_at_hit_rate
 from transforms.cache import PauseDistribution
 from transforms.calibration.agents import AgentSteps, Pilot, fit_pilots, long_context_prior
-from transforms.calibration.deployments import deployment_columns
+from transforms.calibration.deployments import Refused, deployment_columns
 from transforms.calibration.engine import BAND_DEVIATIONS
 from transforms.calibration.facts import Facts, deployment_facts
 from transforms.calibration.fit import Fitted, expected_logs
@@ -215,6 +215,22 @@ def predicted(
         "turn_latency_high_s": found.turn_latency_s * factor,
         "cache_hit_rate": found.hit_rate,
     }
+
+
+def usable_pilots(deployment: RunDeployment) -> tuple[RunDeployment | None, list[Refused]]:
+    """The deployment with the runs that may calibrate it, None where there is none; and the others, each with why."""
+    kept: list[AgentRun] = []
+    refused: list[Refused] = []
+    for run in deployment.runs:
+        place = (run.row["source_file"], run.row["source_row"])
+        if run.hit_rate is None:
+            refused.append(Refused(*place, "missing_value", "the run states no cache hit rate of the server"))
+        elif not deployment.is_whole(run):
+            detail = "the run stalled, ended early or lost turns: its sessions' time is not accounted for"
+            refused.append(Refused(*place, "not_whole", detail))
+        else:
+            kept.append(run)
+    return (replace(deployment, runs=tuple(kept)) if kept else None), refused
 
 
 def engine_of_run(
