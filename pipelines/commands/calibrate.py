@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from schemas.dtypes import KvDtype
+
 if TYPE_CHECKING:
     from schemas.engines import CalibratedEngine
     from transforms.agentic.runs import RunDeployment
@@ -26,7 +28,7 @@ def calibrate_command(
         typer.Option("--pilot", help="Measured agent runs of the deployments, a few sessions are enough; repeatable."),
     ] = None,
     kv_dtype: Annotated[
-        str | None, typer.Option("--kv-dtype", help="KV format of the pilots; without: the checkpoint's.")
+        KvDtype | None, typer.Option("--kv-dtype", help="KV format of the pilots; without: the checkpoint's.")
     ] = None,
     kv_tokens: Annotated[
         float | None,
@@ -50,7 +52,7 @@ def calibrate_command(
     from pipelines.reading.inputs import find_files
     from pipelines.reading.read_inputs import READING, read_inputs
     from schemas.errors import UserError
-    from transforms.agentic.runs import run_deployments, usable_pilots
+    from transforms.agentic.runs import run_deployments, unusable_runs, usable_pilots
     from transforms.calibration import calibrate, deployments
     from transforms.calibration.sharing import architectures
 
@@ -76,6 +78,8 @@ def calibrate_command(
     judged = [usable_pilots(each) for each in given]
     pilots = [each for each, _ in judged if each is not None]
     refused = [row for _, rows in judged for row in rows]
+    if pilot:
+        refused += unusable_runs(inputs.measured_agentic)
     if not found and not given:
         raise UserError(
             "No row of the tables is a measurement: engines are fitted to results of load generators, "

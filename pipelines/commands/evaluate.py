@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from schemas.dtypes import KvDtype
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -37,7 +39,7 @@ def evaluate_command(
         Path | None, typer.Option("--engines", help="Engines that `agent-pareto calibrate` wrote, for --runs.")
     ] = None,
     kv_dtype: Annotated[
-        str | None, typer.Option("--kv-dtype", help="KV format of --runs; without: the checkpoint's.")
+        KvDtype | None, typer.Option("--kv-dtype", help="KV format of --runs; without: the checkpoint's.")
     ] = None,
     host_memory_gib: Annotated[
         float, typer.Option("--host-memory-gib", help="Memory of the host for KV, of --runs that offload.", min=0.0)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 if TYPE_CHECKING:
     from schemas.engines import CalibratedEngine
     from transforms.agentic.runs import AgentRun, RunDeployment
@@ -27,7 +29,7 @@ def evaluate_runs(
     from pipelines.reading.inputs import find_files
     from pipelines.reading.read_inputs import read_inputs
     from schemas.errors import UserError
-    from transforms.agentic.runs import run_deployments
+    from transforms.agentic.runs import run_deployments, unusable_runs
     from transforms.calibration.sharing import architectures
 
     gpus, specs = load_hardware(hardware), load_models(models)
@@ -35,10 +37,16 @@ def evaluate_runs(
     inputs = read_inputs(find_files(tuple(runs)), gpus, specs)
     if inputs.measured_agentic.is_empty():
         raise UserError(f"None of the files holds a measured agent run that can be used.\n{faults_in_words(inputs)}")
+    if inputs.faults:
+        typer.echo(f"Not used:\n{faults_in_words(inputs)}", err=True)
+    for row in unusable_runs(inputs.measured_agentic):
+        typer.echo(f"Not used: {row.source_file} row {row.source_row}: {row.detail}", err=True)
     found = run_deployments(
         inputs.measured_agentic, {spec.slug: spec for spec in specs}, gpus, kv_dtype=kv_dtype,
         host_bytes=host_bytes, engines=known,
     )  # fmt: skip
+    if not found:
+        raise UserError("None of the measured agent runs says enough to be replayed.")
     records = [record for deployment in found for record in _records(deployment, known, architectures(specs))]
     errors = {where: _errors(records, beyond=where == "beyond") for where in ("before", "beyond")}
     if output_format == "json":

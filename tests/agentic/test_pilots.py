@@ -94,3 +94,13 @@ def test_the_pause_is_read_from_the_run() -> None:
 )
 def test_wrong_use_is_said(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 2
+
+
+def test_runs_that_cannot_be_replayed_are_named(runs: Path, tmp_path: Path) -> None:
+    run = json.loads((runs / "run_004.json").read_text())
+    (tmp_path / "good.json").write_text(json.dumps(run))
+    (tmp_path / "no_latency.json").write_text(json.dumps(run | {"mean_e2el": None, "conc": 6}))
+    done = CliRunner().invoke(app, ["evaluate", "--runs", str(tmp_path), "--format", "json"])
+    assert done.exit_code == 0, done.output
+    assert [each["source_file"] for each in json.loads(done.stdout)["runs"]] == ["good.json"]
+    assert "no_latency.json" in done.stderr

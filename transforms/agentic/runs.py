@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from schemas.catalogue import HardwareCatalogue
-from schemas.dtypes import BYTES_PER_KV_ELEMENT
+from schemas.dtypes import BYTES_PER_KV_ELEMENT, BYTES_PER_WEIGHT
 from schemas.engines import CalibratedEngine
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
@@ -32,6 +32,11 @@ from transforms.equations import kv_memory as kv
 DEPLOYMENT: Final = ("hardware", "model", "precision_name", "backend", "backend_version", "tp", "pp", "dp", "cp",
                      "moe_ep", "draft_tokens")  # fmt: skip
 _ONE_DEPLOYMENT: Final = ("hardware", "weight_dtype", "backend", "serving_mode", "tp", "dp", "draft_tokens")
+#: What a replay needs of a run.
+_NEEDED: Final = ("tp", "pp", "dp", "cp", "sessions", "duration_s", "requests_total", "requests_successful",
+                  "mean_input_tokens", "mean_output_tokens", "turn_latency_ms", "ttft_ms",
+                  "output_tokens_per_s_per_gpu")  # fmt: skip
+_PRECISIONS: Final = (*BYTES_PER_WEIGHT, "fp4")
 #: Pauses of unknown shape are taken as exponential: so many equally likely values.
 _PAUSES: Final = 32
 #: Standard deviation of contexts over their mean where a run does not say it: 0.42 in measured coding agents.
@@ -139,6 +144,7 @@ def run_deployments(
     ``engines``: KV format and memory of a calibrated deployment are those of its engine.
     """
     found, alike = [], architectures(models.values())
+    runs = runs.filter(usable())
     for _, part in runs.sort("sessions").group_by(DEPLOYMENT, maintain_order=True):
         first = part.row(0, named=True)
         spec, gpu = models[first["model"]], hardware.get(first["hardware"])
@@ -174,6 +180,28 @@ def run_deployments(
             assumed.append(f"a cache without end would find {reused:.0%} of the prompts: the most that a run found")
         found.append(RunDeployment(tuple(replays), facts, serving, tuple(assumed)))
     return found
+
+
+def usable() -> pl.Expr:
+    """Whether a row of ``measured_agentic`` says enough to be replayed: aggregated, with a known precision and all of
+    ``_NEEDED``."""
+    known = pl.col("precision_name").is_null() | pl.col("precision_name").str.to_lowercase().is_in(_PRECISIONS)
+    return (pl.col("serving_mode") == "agg") & known & pl.all_horizontal(pl.col(name).is_not_null() for name in _NEEDED)
+
+
+def unusable_runs(runs: pl.DataFrame) -> list[Refused]:
+    """The runs that cannot be replayed, each with why."""
+    refused = []
+    for row in runs.filter(~usable().fill_null(False)).iter_rows(named=True):
+        lacks = [name for name in _NEEDED if row[name] is None]
+        if row["serving_mode"] != "agg":
+            detail = "a disaggregated replica: the replay knows one pool only"
+        elif lacks:
+            detail = f"the run does not give {', '.join(lacks)}"
+        else:
+            detail = f"{row['precision_name']!r} names no storage format"
+        refused.append(Refused(row["source_file"], row["source_row"], "cannot_be_replayed", detail))
+    return refused
 
 
 def served_formats(precision: str | None, spec: ModelSpec, gpu: Hardware) -> tuple[str, str]:
