@@ -18,6 +18,7 @@ from pipelines.commands.query import query_command
 from pipelines.commands.releases import releases_app
 from pipelines.commands.schedule import schedule_command
 from pipelines.commands.what_if import TakesScenarioChanges, what_if_command
+from pipelines.terminal import terminal_text
 from schemas.errors import UserError
 
 app = typer.Typer(
@@ -59,7 +60,7 @@ def main() -> None:
         print("Ended by a termination signal. What was published stays; a lake's lock is given back.", file=sys.stderr)
         sys.exit(128 + signal.SIGTERM)
     except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {terminal_text(str(error))}", file=sys.stderr)
         sys.exit(1)
     except Exception as error:
         if "botocore" not in sys.modules:  # no lake on an object store was opened

@@ -1,6 +1,14 @@
-"""Tables on the terminal."""
+"""Text and tables on the terminal, as text: nothing in a name is markup or drives the terminal."""
 
 from collections.abc import Iterable, Sequence
+
+
+def terminal_text(text: str) -> str:
+    """The text with its control characters escaped (``\\x1b``); line breaks and tabs of its own stay."""
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None) -> None:
@@ -12,12 +20,22 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: 
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
+    def cell(text: str) -> Text:
+        return Text(terminal_text(text))
+
+    below = cell(caption) if caption else None
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        caption=below,
+        caption_justify="left",
+    )
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+        table.add_column(cell(column), justify="right" if number else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(cell, row))
     console = Console()
     natural = console.measure(table, options=console.options.update(width=10_000)).maximum
     console.width = max(console.width, natural)

@@ -68,7 +68,7 @@ def _print_tables(inputs: "Inputs") -> None:
     from pipelines.reading.faults import faults_in_words
     from pipelines.reading.folders import passed_over_in_words
     from pipelines.reading.read_inputs import superseded_in_words
-    from pipelines.terminal import print_table
+    from pipelines.terminal import print_table, terminal_text
 
     formats = sorted({account.format or "rejected" for account in inputs.accounts})
     rows = []
@@ -79,14 +79,14 @@ def _print_tables(inputs: "Inputs") -> None:
         rows.append(("total", f"{len(inputs.accounts):,}", *_counts(inputs.accounts)))
     print_table(("format", "files", "rows", "accepted", "duplicate", "superseded", "quarantined"), rows)
     if inputs.faults:
-        print(f"Not used:\n{faults_in_words(inputs, at_most=40)}")
+        print(terminal_text(f"Not used:\n{faults_in_words(inputs, at_most=40)}"))
     slow = [f"slow, {table.sentence}" for table in inputs.slow]
     for line in (*superseded_in_words(inputs.accounts), *slow, passed_over_in_words(inputs.passed_over)):
         if line:
-            print(line)
+            print(terminal_text(line))
     for account in inputs.accounts:
         if account.format and not account.rows_read:
-            print(f"{account.path}: a header and no rows")
+            print(terminal_text(f"{account.path}: a header and no rows"))
     reasons: dict[str, int] = {}
     for account in inputs.accounts:
         for reason, count in account.quarantined.items():

@@ -1,8 +1,8 @@
 """Rows as text: RFC 4180 CSV, JSON, and a table for reading. Nothing here knows about lakes.
 
 Everywhere times are ISO 8601 and binary values are hexadecimal. NULL is an empty field in CSV (an empty text
-is ``""``), ``null`` in JSON and ``NULL`` in a table. NaN and infinities, which JSON does not have, are
-``null`` there.
+is ``""``; one that a spreadsheet would take for a formula has an apostrophe before it), ``null`` in JSON and
+``NULL`` in a table. NaN and infinities, which JSON does not have, are ``null`` there.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Row = Sequence[Any]
+
+#: A text that begins so is a formula to a spreadsheet; an apostrophe before it makes it text.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(out: TextIO, columns: Sequence[str], rows: Iterable[Row]) -> None:
@@ -128,6 +131,8 @@ def _csv_field(value: Any) -> str:
     if value is None:
         return ""
     text = to_text(value)
+    if text.startswith(_FORMULA_STARTS) and not isinstance(value, int | float | Decimal):
+        text = f"'{text}"
     if not text or any(character in text for character in ',"\r\n'):
         return '"' + text.replace('"', '""') + '"'
     return text

@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from transforms.serving_points.rules import Rule, rounding_error
+from transforms.serving_points.schema_rules import LARGEST
 from transforms.sources.rows import ROW_SCHEMA
 
 #: Speed against TPOT, throughput against throughput, besides the rounding.
@@ -28,9 +29,6 @@ LITTLE_RANGE: Final = {
     "": {"agg": (0.5, 2.5), "disagg": (0.01, 8.0)},
     "inferencex": {"agg": (0.8, 1.15), "disagg": (0.8, 1.15)},
 }
-
-#: No figure of a real row is larger, and products of a few stay finite.
-LARGEST: Final = 1e18
 
 _POSITIVE: Final = (
     "isl_tokens", "ttft_ms", "request_latency_ms", "requests_per_s", "concurrency_reported", "batch_per_rank",
@@ -75,6 +73,11 @@ def _value_rules() -> list[Rule]:
             for name in (*_POSITIVE, *_SHAPE)
         ),
         *(Rule("negative", c(name) < 0, _stated(name, "cannot be below 0")) for name in _NOT_NEGATIVE),
+        Rule(
+            "not_positive",
+            (c("tokens_per_s_per_user") == 0) & (c("tpot_ms") > 0),
+            _stated("tokens_per_s_per_user", "must be above 0"),
+        ),
         Rule("not_positive", c("osl_tokens") < 1, pl.format("osl is {}, must be at least 1", "osl_tokens")),
         *(Rule("out_of_range", ~(c(name).abs() <= LARGEST), _stated(name, "cannot be so large")) for name in _REALS),
         *(

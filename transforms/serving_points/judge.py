@@ -15,6 +15,7 @@ from transforms.equations.closed_loop import in_flight_per_station
 from transforms.serving_points.guard import row_rules
 from transforms.serving_points.peaks import flag_above_peak
 from transforms.serving_points.rules import Rule, flag_rows
+from transforms.serving_points.schema_rules import schema_rules
 from transforms.serving_points.step_times import add_step_times
 
 _QUARANTINE = TABLES["quarantine"].field_names
@@ -36,9 +37,11 @@ def judge_rows(
     resolved = _fill_formats(resolve_names(named, hardware, models), models)
     judged = flag_rows(resolved, row_rules())
     judged = flag_above_peak(judged, hardware, models)
-    good = judged.filter(pl.col("reason").is_null())
     bad = judged.filter(pl.col("reason").is_not_null()).select(_QUARANTINE)
-    return _complete(good, models), bad
+    completed = flag_rows(_complete(judged.filter(pl.col("reason").is_null()), models), schema_rules("serving_points"))
+    refused = completed.filter(pl.col("reason").is_not_null()).select(_QUARANTINE)
+    good = completed.filter(pl.col("reason").is_null()).select(TABLES["serving_points"].field_names)
+    return good, pl.concat([bad, refused])
 
 
 def new_points(points: pl.DataFrame, seen: set[str]) -> pl.DataFrame:
@@ -165,8 +168,7 @@ def _complete(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
         ),
     )
     points = add_step_times(points, {spec.slug: spec.layers for spec in models})
-    points = points.with_columns(point_id=point_ids(points), configuration_id=configuration_ids(points))
-    return points.select(TABLES["serving_points"].field_names)
+    return points.with_columns(point_id=point_ids(points), configuration_id=configuration_ids(points))
 
 
 def point_ids(

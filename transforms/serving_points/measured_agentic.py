@@ -8,12 +8,12 @@ from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.fields import FIELDS
 from schemas.tables import TABLES
 from transforms.serving_points.judge import point_ids, resolve_names
-from transforms.serving_points.rules import Rule, flag_rows
-from transforms.sources.rows import count_rule
+from transforms.serving_points.rules import flag_rows
+from transforms.serving_points.schema_rules import schema_rules
 
 _FIELDS: Final = tuple(FIELDS[name] for name in TABLES["measured_agentic"].field_names)
-_LARGEST: Final = 1e18
-_LARGEST_COUNT: Final = 10**12
+#: Columns of the table that are no figure of the run and made here.
+_MADE: Final = ("point_id", "source_file", "source_row", "tool_version")
 
 
 def judge_agentic(
@@ -33,33 +33,9 @@ def judge_agentic(
     )
     gpus = named["gpus_per_replica"]
     judged = resolve_names(named, hardware, models).with_columns(gpus.alias("gpus_per_replica"))
-    judged = flag_rows(judged, _rules())
+    judged = flag_rows(judged, schema_rules("measured_agentic", _MADE))
     table = TABLES["measured_agentic"].field_names
     good = judged.filter(pl.col("reason").is_null())
     good = good.with_columns(pl.col(field.name).cast(field.dtype) for field in _FIELDS if field.name in good.columns)
     good = good.with_columns(point_id=point_ids(good, table="measured_agentic")).select(table)
     return good, judged.filter(pl.col("reason").is_not_null()).select(TABLES["quarantine"].field_names)
-
-
-def _rules() -> list[Rule]:
-    """What the dictionary of fields demands of each column: given, finite, within its range, whole."""
-    c = pl.col
-    rules: list[Rule] = []
-    for field in _FIELDS:
-        name = field.name
-        if name in ("point_id", "source_file", "source_row", "tool_version"):
-            continue
-        if not field.nullable:
-            rules.append(Rule("missing_value", c(name).is_null(), pl.lit(f"{name} is not given")))
-        if field.dtype.is_numeric():
-            rules.append(Rule("out_of_range", ~(c(name).abs() <= _LARGEST), pl.format(name + " is {}", name)))
-            low = field.above if field.above is not None else field.at_least
-            if low is not None:
-                broken = c(name) <= low if field.above is not None else c(name) < low
-                rules.append(Rule("out_of_range", broken, pl.format(name + " is {}, too small", name)))
-            if field.at_most is not None:
-                broken = c(name) > field.at_most
-                rules.append(Rule("out_of_range", broken, pl.format(name + f" is {{}}, above {field.at_most:g}", name)))
-        if field.dtype == pl.Int64():
-            rules.append(count_rule(name, _LARGEST_COUNT))
-    return rules
