@@ -6,6 +6,7 @@ import io
 import os
 import stat
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -196,7 +197,5 @@ def _in_text(name: str) -> str:
 
 def with_distinct_names(files: Sequence[FoundFile]) -> list[FoundFile]:
     """Files of one shown name from several folders are told apart by their paths as given."""
-    names = [file.shown for file in files]
-    return [
-        file if names.count(file.shown) == 1 else replace(file, shown=_in_text(file.path.as_posix())) for file in files
-    ]
+    names = Counter(file.shown for file in files)
+    return [file if names[file.shown] == 1 else replace(file, shown=_in_text(file.path.as_posix())) for file in files]

@@ -18,7 +18,7 @@ VALUES: tuple[Any, ...] = (0, -1, 1e-300, 1e300, "", "text")
 
 
 def spoiled(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """The file with one column, or one value of its JSON, replaced by each bad value."""
+    """The file with one cell of its first row, or one value of its JSON, replaced by each bad value."""
     if content.lstrip()[:1] in (b"[", b"{"):
         for path in _leaves(json.loads(content)):
             for value in VALUES:
@@ -27,12 +27,11 @@ def spoiled(content: bytes) -> Iterator[tuple[str, bytes]]:
                 yield f"{path} {value!r}", json.dumps(document).encode()
         return
     table = _table(content)
-    for row, cells in enumerate(table[1:], start=1):
-        for column in range(len(cells)):
-            for value in VALUES:
-                changed = [list(line) for line in table]
-                changed[row][column] = str(value)
-                yield f"{table[0][column] if column < len(table[0]) else column} {value!r}", _text(changed)
+    for column in range(len(table[1])):
+        for value in VALUES:
+            changed = [list(line) for line in table]
+            changed[1][column] = str(value)
+            yield f"column {column + 1} {value!r}", _text(changed)
 
 
 @pytest.mark.parametrize("name", list(FILES))
