@@ -250,12 +250,14 @@ _real("turn_latency_ms", "ms", "mean latency of a turn: R", "Step 3", above=0)
 _real("first_turn_latency_ms", "ms", "latency of turn 1", "Step 9, turns", above=0)
 _real("last_turn_latency_ms", "ms", "latency of the last turn", "Step 9, turns", above=0)
 _real("task_time_s", "s", "time of a task: N * (R + Z)", "Step 3", above=0)
-for _share, _words in (("p50", "half"), ("p90", "90 %"), ("p99", "99 %")):
+for _share, _words in (("p50", "half"), ("p90", "90 %"), ("p95", "95 %"), ("p99", "99 %")):
+    _real(f"ttft_{_share}_ms", "ms", f"time to first token that {_words} of the turns do not exceed: their own prefill "
+          "and the wait behind others'", "input, docs/tails.md", nullable=True, above=0)  # fmt: skip
     _real(f"turn_latency_{_share}_ms", "ms", f"latency that {_words} of the turns do not exceed; they differ in place, "
-          "hit or miss, new tokens and output", "input, model.md 5.3", nullable=True, above=0)  # fmt: skip
-for _share, _words in (("p50", "half"), ("p90", "90 %"), ("p99", "99 %")):
-    _real(f"task_time_{_share}_s", "s", f"time that {_words} of the tasks do not exceed: turns, pauses, misses and "
-          "lengths vary", "Step 3 by quadrature", nullable=True, above=0)  # fmt: skip
+          "hit or miss, new tokens and output, and in the others' prefills that fall into them",
+          "input, model.md 5.3, docs/tails.md", nullable=True, above=0)  # fmt: skip
+    _real(f"task_time_{_share}_s", "s", f"time that {_words} of the tasks do not exceed: turns, pauses, misses, "
+          "lengths and waits vary", "Step 3 by quadrature, docs/tails.md", nullable=True, above=0)  # fmt: skip
 _real("turns_per_s", "1/s", "turns a second of the replica: sessions / (R + Z)", "Step 2", above=0)
 _real("turns_per_s_per_gpu", "1/s/GPU", "turns a second per GPU of the replica", "Step 2", above=0)
 _real("tasks_per_s_per_gpu", "1/s/GPU", "tasks a second per GPU of the replica", "Step 2", above=0)
@@ -364,9 +366,9 @@ for _kind in ("input", "output", "total"):
         _real(f"{_kind}_tokens_per_s_per_gpu", "tokens/s/GPU", f"{_kind} tokens a second per GPU", "input", above=0)
 _real("expected_output_tokens", "tokens", "mean output tokens of a turn in the trace that was replayed", "input",
       nullable=True)  # fmt: skip
-for _name, _what in (("ttft", "time to first token"), ("itl", "time between two tokens")):
-    for _percentile in (50, 90, 99):
-        _real(f"{_name}_p{_percentile}_ms", "ms", f"{_what}, {_percentile}th percentile", "input", nullable=True)
+for _percentile in (50, 90, 99):
+    _real(f"itl_p{_percentile}_ms", "ms", f"{_percentile}th percentile of the time between two tokens", "input",
+          nullable=True)  # fmt: skip
 _real("itl_ms", "ms", "time between two tokens, mean", "input", nullable=True)
 for _name, _what in (
     ("server_gpu_cache_hit_rate", "share of prompt tokens found in GPU memory, counted by the server"),

@@ -18,7 +18,7 @@ from transforms.agent_points.memory.capacity import add_capacity
 from transforms.agent_points.memory.idle_kv import add_reload
 from transforms.agent_points.memory.pool_memory import POOL_FIGURES
 from transforms.agent_points.mixing import add_mix
-from transforms.agent_points.percentiles import add_percentiles, add_prefill_slopes, scenario_spread
+from transforms.agent_points.percentiles import Spread, add_percentiles, add_prefill_slopes
 from transforms.agent_points.prepare import PreparedPoints, RowGroup, prepare_points
 from transforms.agent_points.rows.rows import Rows
 from transforms.agent_points.service import Service
@@ -98,7 +98,7 @@ def complete_points(rows: Rows, setting: Setting, *, aggregated: bool) -> Rows:
     scenario, spec, options = setting.scenario, setting.spec, setting.options
     rows = add_session_figures(rows, scenario)
     hit_rate = rows["cache_hit_rate"] if evicts(scenario, options) else constant_hit_rate(scenario)
-    rows = add_percentiles(rows, hit_rate, scenario_spread(scenario, spec, aggregated=aggregated))
+    rows = add_percentiles(rows, hit_rate, Spread(scenario, spec, aggregated))
     rows = add_mix(rows, scenario, spec, aggregated=aggregated)
     rows = add_capacity(rows, scenario, spec, options, aggregated=aggregated)
     return add_cost(judge_points(rows, scenario, spec, options))

@@ -1,10 +1,11 @@
-"""Percentiles of turn latency, task time and time per token of each row, from the nodes of its scenario (model.md 5.3).
+"""Percentiles of turn latency, TTFT, task time and time per token of each row (model.md 5.3, docs/tails.md).
 
-A turn's own prefill is linear in its new tokens and their attention; what it shares with the batch (queueing, the
-others' prefills, TPOT) is the row's mean. The mean over a scenario's turns is the row's own turn latency.
+A turn's own prefill is linear in its new tokens and their attention, and the nodes of its scenario have how these vary;
+what the others' prefills and decodes add varies too (``transforms/tails``). The mean over a scenario's turns is the
+row's own turn latency.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,12 +17,14 @@ from transforms.agent_points.prepare import RowGroup
 from transforms.agent_points.rows.columns import PREFILL_SLOPES
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations.context import TurnProfile, turn_profile
-from transforms.equations.kv_memory import attention_flops
+from transforms.equations.kv_memory import attention_flops, kv_read_bytes_per_gpu
+from transforms.equations.transfer import KV_READ_EFFICIENCY
 from transforms.numbers import Number
 from transforms.spread.forms import percentiles
-from transforms.spread.work import ScenarioNodes, scenario_nodes
+from transforms.tails.nodes import TailNodes, tail_nodes
+from transforms.tails.replica import LEAST_SHARE, SHARES, Tails, aggregated_tails, disaggregated_tails
+from transforms.tails.waits import over_turns
 
-SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 #: Hit rates that rows are told apart by: mostly within a twentieth of their misses, round numbers among them.
 _HIT_RATES = np.unique(
     np.round(
@@ -46,7 +49,18 @@ _HIT_RATES = np.unique(
 #: The heavy prefill, where hits and misses are alike, is so many times the light one.
 _HEAVIER = 2.0
 
-NodesAt = Callable[[float], ScenarioNodes]
+
+@dataclass(frozen=True)
+class Spread:
+    """How the turns of a scenario on a model vary, by themselves and among others, in one serving mode."""
+
+    scenario: Scenario
+    spec: ModelSpec
+    aggregated: bool
+
+    def at(self, hit_rate: float) -> TailNodes:
+        """The nodes at a hit rate."""
+        return tail_nodes(self.scenario, self.spec.attention, hit_rate, prefill_sees_output=self.aggregated)
 
 
 def add_prefill_slopes(rows: Rows, group: RowGroup, scenario: Scenario, spec: ModelSpec) -> Rows:
@@ -65,44 +79,77 @@ def add_prefill_slopes(rows: Rows, group: RowGroup, scenario: Scenario, spec: Mo
     return rows.with_figures(dict(zip(PREFILL_SLOPES, found, strict=True)))
 
 
-def scenario_spread(scenario: Scenario, spec: ModelSpec, *, aggregated: bool) -> NodesAt:
-    """The nodes of the scenario's turns and tasks on a model, at any hit rate."""
-    return lambda hit_rate: scenario_nodes(scenario, spec.attention, hit_rate, prefill_sees_output=aggregated)
-
-
-def add_percentiles(rows: Rows, hit_rate: Number, nodes_at: NodesAt) -> Rows:
-    """Adds the percentiles to rows with turn figures and ``PREFILL_SLOPES``, at one hit rate or one for each."""
+def add_percentiles(rows: Rows, hit_rate: Number, spread: Spread) -> Rows:
+    """Adds the percentiles to rows with session and turn figures and ``PREFILL_SLOPES``, at one hit rate or one for
+    each."""
+    rows = rows.with_private(**_of_load(rows, spread))
     if not isinstance(hit_rate, np.ndarray):
-        return rows.with_figures(_percentiles(rows, nodes_at(float(hit_rate))))
+        return rows.with_figures(_percentiles(rows, spread, spread.at(float(hit_rate))))
     levels = _HIT_RATES[np.searchsorted((_HIT_RATES[:-1] + _HIT_RATES[1:]) / 2, np.nan_to_num(hit_rate))]
     found: dict[str, Array] = {}
     for level in np.unique(levels):
         here = np.flatnonzero(levels == level)
-        for name, values in _percentiles(rows.take(here), nodes_at(float(level))).items():
+        for name, values in _percentiles(rows.take(here), spread, spread.at(float(level))).items():
             found.setdefault(name, np.full(len(rows), np.nan))[here] = values
     return rows.with_figures(found)
+
+
+def _of_load(rows: Rows, spread: Spread) -> dict[str, Array]:
+    """``_decode_share_ms``, what a session's context adds to the decode steps of another's turn; and the stations at
+    which prompts meet, ``_prompt_stations``."""
+    scenario, of = spread.scenario, rows.configurations
+    context = scenario.mean_context_tokens + scenario.output_tokens_per_turn / 2
+    element, tp = of.rows["_kv_element_bytes"], of.rows["_rank_tp"]
+    read = kv_read_bytes_per_gpu(spread.spec.attention, context, element, tp)
+    bandwidth = of.rows["_decode_hbm_bandwidth_bytes_per_s"] * KV_READ_EFFICIENCY
+    stations = of.rows["_stations"]
+    if not spread.aggregated:
+        stations = of.rows["prefill_workers"] * of.rows["prefill_dp"]
+    every = np.ones(len(rows))
+    return {
+        "_decode_share_ms": every * of.to_rows(1e3 * (scenario.output_tokens_per_turn - 1.0) * read / bandwidth),
+        "_prompt_stations": every * of.to_rows(stations),
+    }
 
 
 def _mean_prefill(turns: TurnProfile, new: Array, spec: ModelSpec) -> Prefill:
     return Prefill(turns.mean(new), turns.mean(attention_flops(spec.attention, turns.context - new, new)))
 
 
-def _percentiles(rows: Rows, nodes: ScenarioNodes) -> dict[str, Array]:
+def _percentiles(rows: Rows, spread: Spread, nodes: TailNodes) -> dict[str, Array]:
     """The columns of rows that share their scenario's nodes; NaN where a row has no figures."""
     per_token, per_flop, tpot, latency = (rows[name] for name in (*PREFILL_SLOPES, "tpot_ms", "turn_latency_ms"))
-    known = np.isfinite(per_token + per_flop + tpot + latency)
+    known = np.isfinite(per_token + per_flop + tpot + latency + rows["sessions"])
     if not known.all():
-        return _with_unknown(known, _percentiles(rows.take(known), nodes))
+        return _with_unknown(known, _percentiles(rows.take(known), spread, nodes))
     # what all turns share is what is left of the row's mean
-    own = zip((per_token, per_flop, tpot), nodes.turns.means[1:], strict=True)
-    forms = [latency - sum(form * mean for form, mean in own), per_token, per_flop, tpot]
+    own = zip((per_token, per_flop, tpot), nodes.means[1:], strict=True)
+    (exponential, normal), of_first_token = _tails(rows, spread, nodes)
+    base = latency - sum(form * mean for form, mean in own)
+    forms = [base, per_token, per_flop, tpot]
     shares = tuple(SHARES.values())
-    turns = percentiles(nodes.turns, forms, shares)
-    tasks = percentiles(nodes.tasks, [*forms, 1e3], shares) / 1e3
-    (of_a_token,) = percentiles(nodes.per_token, forms, (SHARES["p90"],))
-    figures = {f"turn_latency_{name}_ms": values for name, values in zip(SHARES, turns, strict=True)}
+    turns = percentiles(nodes.turns, [*forms, exponential, normal], shares)
+    in_a_task = over_turns(exponential, normal, spread.scenario.turns)
+    tasks = percentiles(nodes.tasks, [*forms, 1e3, *in_a_task], shares) / 1e3
+    (of_a_token,) = percentiles(nodes.per_token, [*forms, exponential, normal], (SHARES["p90"],))
+    least = LEAST_SHARE * latency
+    figures = {f"turn_latency_{name}_ms": np.maximum(each, least) for name, each in zip(SHARES, turns, strict=True)}
+    for name, values in zip(SHARES, of_first_token, strict=True):  # a turn's first token is not after its last
+        figures[f"ttft_{name}_ms"] = np.minimum(values, figures[f"turn_latency_{name}_ms"])
     figures |= {f"task_time_{name}_s": values for name, values in zip(SHARES, tasks, strict=True)}
     return figures | {"e2e_tokens_per_s_per_user_p90": 1e3 / of_a_token}
+
+
+def _tails(rows: Rows, spread: Spread, nodes: TailNodes) -> Tails:
+    """What the wait of a turn varies by, and the percentiles of TTFT."""
+    slopes = rows[PREFILL_SLOPES[0]], rows[PREFILL_SLOPES[1]]
+    turn = rows["turn_latency_ms"], rows["activity_fraction"]
+    sessions, decode_ms = rows["sessions"], rows["_decode_share_ms"]
+    at_prompts = sessions / rows["_prompt_stations"]
+    if spread.aggregated:
+        return aggregated_tails(slopes, rows["tpot_ms"], at_prompts, turn, decode_ms, nodes)
+    at = at_prompts, sessions / rows["_stations"]
+    return disaggregated_tails(slopes, rows["ttft_ms"], at, turn, decode_ms, nodes)
 
 
 def _with_unknown(known: Flags, found: dict[str, Array]) -> dict[str, Array]:

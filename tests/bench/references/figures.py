@@ -24,7 +24,7 @@ from transforms.equations import kv_memory as kv
 from transforms.equations import transfer
 from transforms.equations.context import turn_profile
 from transforms.serving_points.peaks import least_flops_per_s
-from transforms.spread.work import ScenarioNodes, scenario_nodes
+from transforms.tails.nodes import TailNodes, tail_nodes
 
 #: By name, of one entry a row: floats, flags, codes.
 Figures = dict[str, Any]
@@ -37,7 +37,8 @@ COMPARED: Final = (
     "serving_requests_per_s_all_misses", "sessions", "activity_fraction", "in_flight_requests", "turns_per_s",
     "task_time_s", "turns_per_s_per_gpu", "tasks_per_s_per_gpu", "tasks_per_hour_per_gpu", "tasks_per_s_per_gpu_step9",
     "output_tokens_per_s_per_gpu", "decode_tokens_per_s_per_user", "e2e_tokens_per_s_per_user", "sessions_per_gpu",
-    "turn_latency_p50_ms", "turn_latency_p90_ms", "turn_latency_p99_ms", "task_time_p50_s", "task_time_p90_s",
+    "ttft_p50_ms", "ttft_p90_ms", "ttft_p95_ms", "ttft_p99_ms", "turn_latency_p50_ms", "turn_latency_p90_ms",
+    "turn_latency_p95_ms", "turn_latency_p99_ms", "task_time_p50_s", "task_time_p90_s", "task_time_p95_s",
     "task_time_p99_s", "e2e_tokens_per_s_per_user_p90", "kv_bytes_per_session_mean", "kv_bytes_per_session_peak",
     "kv_bytes_available", "kv_bytes_per_gpu", "max_sessions_mean_context", "max_sessions_p95_context",
     "max_sessions_peak_context", "max_sessions", "max_parked_sessions", "least_tp_that_fits",
@@ -61,7 +62,7 @@ class Constants:
     scenario: Scenario
     turns: AgentTurns
     hit_rate: float
-    nodes: ScenarioNodes
+    nodes: TailNodes
     context_sd: float
     flops_per_request: float
     longest: float
@@ -78,7 +79,7 @@ class Constants:
             scenario,
             turns,
             hit_rate,
-            scenario_nodes(scenario, spec.attention, hit_rate),
+            tail_nodes(scenario, spec.attention, hit_rate),
             turn_profile(scenario).context_sd,
             least_flops_per_s(spec, tokens, 1.0),
             spec.max_context_tokens or math.inf,

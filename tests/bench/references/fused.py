@@ -11,6 +11,7 @@ from transforms.agent_points.judgement import expected_errors as evaluated
 from transforms.agent_points.judgement.evidence import RANGES, workload_is_near
 from transforms.agent_points.rows.labels import code
 from transforms.equations import kv_memory as kv
+from transforms.equations.transfer import KV_READ_EFFICIENCY as READS
 from transforms.serving_points.peaks import PEAK_TOLERANCE
 
 #: Rows at a time.
@@ -37,6 +38,7 @@ class FusedPass:
             "ranks": ranks,
             "per_gpu": 1.0 / gpus,
             "kv_a_token": x["kv_bytes_per_token"],
+            "decode_ms_a_token": 1e3 * x["kv_read_bytes_per_token"] / (x["hbm_bandwidth_bytes_per_s"] * READS),
             "left": np.maximum(available, 0.0),
             "kv_bytes_available": ranks * available,
             "least_tp_that_fits": np.where(fits, np.nan, 2.0 ** (np.floor(np.log2(ratio)) + 1.0)),
@@ -53,7 +55,7 @@ class FusedPass:
         figures: Figures = {name: np.empty(self._rows) for name in COMPARED}
         figures |= {"feasible": np.empty(self._rows, np.bool_), "extrapolated": np.empty(self._rows, np.bool_)}
         figures["infeasible_reason"] = np.empty(self._rows, np.int8)
-        spread = FusedSpread(constants.nodes)
+        spread = FusedSpread(constants.nodes, constants.scenario.turns)
         for first in range(0, self._rows, BLOCK):
             some = slice(first, first + BLOCK)
             rows = {name: values[some] for name, values in self._of_rows.items()}
@@ -96,7 +98,8 @@ def _fused_block(x: Figures, y: Figures, constants: Constants, turns: FusedTurns
     np.divide(1e3, tpot, out=y["decode_tokens_per_s_per_user"])
     np.divide(output, latency_s, out=y["e2e_tokens_per_s_per_user"])
     np.multiply(sessions, per_gpu, out=y["sessions_per_gpu"])
-    spread.add(y, ms_a_token, ms_a_flop)
+    context = scenario.mean_context_tokens + output / 2
+    spread.add(y, (ms_a_token, ms_a_flop), ranks, (output - 1.0) * context * x["decode_ms_a_token"])
     _fused_memory(x, y, constants)
     np.divide(x["usd_a_second"], tasks, out=y["usd_per_task"])
     np.divide(1e6 * x["usd_a_second"], tokens, out=y["usd_per_million_output_tokens"])

@@ -11,12 +11,14 @@ import pandas
 
 from tests.bench.references.figures import RESERVE, TOLERANCE, Constants, Figures, Inputs
 from tests.bench.references.plain_turns import Operations, turns_by_ratio, turns_from_steps
-from tests.bench.references.spread import spread_of_columns, spread_of_point
+from tests.bench.references.spread import spread_of_columns, spread_of_point, tails_of_columns
 from transforms.agent_points.judgement import expected_errors as evaluated
 from transforms.agent_points.judgement.evidence import RANGES, workload_is_near
 from transforms.agent_points.rows.labels import code
 from transforms.equations import kv_memory as kv
+from transforms.equations.transfer import KV_READ_EFFICIENCY as READS
 from transforms.serving_points.peaks import PEAK_TOLERANCE
+from transforms.tails.replica import LEAST_SHARE, SHARES
 
 
 class InPandas:
@@ -89,9 +91,15 @@ def _figures(x: Any, constants: Constants, inputs: Inputs, op: Operations) -> Fi
     means = nodes.turns.means
     rest = latency - ms_a_token * means[1] - ms_a_flop * means[2] - tpot * means[3]
     forms = [rest, ms_a_token, ms_a_flop, tpot]
-    of_turns = op.spread(nodes.turns, forms, (0.5, 0.9, 0.99))
-    of_tasks = op.spread(nodes.tasks, [*forms, 0.0 * rest + 1e3], (0.5, 0.9, 0.99))
-    (per_token,) = op.spread(nodes.per_token, forms, (0.9,))
+    context = scenario.mean_context_tokens + output / 2
+    read = 1e3 * x["kv_read_bytes_per_token"] / (x["hbm_bandwidth_bytes_per_s"] * READS)
+    met = [ms_a_token + 0.0 * rest, ms_a_flop + 0.0 * rest, tpot, sessions / ranks, latency, rho]
+    met.append((output - 1.0) * context * read)
+    wait, in_a_task, of_first = tails_of_columns(met, nodes, scenario.turns)
+    least, shares = LEAST_SHARE * latency, tuple(SHARES.values())
+    of_turns = [op.maximum(each, least) for each in op.spread(nodes.turns, [*forms, *wait], shares)]
+    of_tasks = op.spread(nodes.tasks, [*forms, 0.0 * rest + 1e3, *in_a_task], tuple(SHARES.values()))
+    (per_token,) = op.spread(nodes.per_token, [*forms, *wait], (0.9,))
     weights, usable = x["_non_expert_bytes"] * x["cp"], x["hbm_bytes"] * (1.0 - RESERVE)
     available = gpus / ranks * usable - weights
     shared = scenario.shared_prefix_tokens
@@ -130,12 +138,9 @@ def _figures(x: Any, constants: Constants, inputs: Inputs, op: Operations) -> Fi
         "decode_tokens_per_s_per_user": 1e3 / tpot,
         "e2e_tokens_per_s_per_user": output / latency_s,
         "sessions_per_gpu": sessions / gpus,
-        "turn_latency_p50_ms": of_turns[0],
-        "turn_latency_p90_ms": of_turns[1],
-        "turn_latency_p99_ms": of_turns[2],
-        "task_time_p50_s": of_tasks[0] / 1e3,
-        "task_time_p90_s": of_tasks[1] / 1e3,
-        "task_time_p99_s": of_tasks[2] / 1e3,
+        **{f"ttft_{name}_ms": values for name, values in zip(SHARES, map(op.minimum, of_first, of_turns), strict=True)},
+        **{f"turn_latency_{name}_ms": values for name, values in zip(SHARES, of_turns, strict=True)},
+        **{f"task_time_{name}_s": values / 1e3 for name, values in zip(SHARES, of_tasks, strict=True)},
         "e2e_tokens_per_s_per_user_p90": 1e3 / per_token,
         "kv_bytes_per_session_mean": at_mean,
         "kv_bytes_per_session_peak": at_peak,

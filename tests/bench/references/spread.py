@@ -9,7 +9,9 @@ import pandas
 from schemas.arrays import Array
 from tests.bench.references.figures import Figures
 from transforms.spread.forms import Nodes
-from transforms.spread.work import ScenarioNodes
+from transforms.tails.nodes import TailNodes
+from transforms.tails.replica import LEAST_SHARE, SHARES, aggregated_tails
+from transforms.tails.waits import over_turns
 
 #: Cells of a direction's unit, as the percentiles of the mapping have them.
 _CELLS: Final = 12
@@ -19,26 +21,34 @@ _STEPS: Final = 2 * _CELLS + 1
 class FusedSpread:
     """Percentiles of blocks of rows from a scenario's nodes; what a cell is multiplied by is looked up once."""
 
-    def __init__(self, nodes: ScenarioNodes) -> None:
-        self._nodes = nodes
+    def __init__(self, nodes: TailNodes, turns: float) -> None:
+        self._nodes, self._turns = nodes, turns
         self._tables: dict[int, tuple[Array, Array]] = {}
 
-    def add(self, y: Figures, ms_a_token: Array, ms_a_flop: Array) -> None:
-        """The percentiles of rows with turn figures."""
+    def add(self, y: Figures, slopes: tuple[Array, Array], ranks: Array, decode_ms: Array) -> None:
+        """The percentiles of rows with session and turn figures."""
         nodes, tpot = self._nodes, y["tpot_ms"]
+        ms_a_token, ms_a_flop = slopes
+        turn = y["turn_latency_ms"], y["activity_fraction"]
+        wait, of_first = aggregated_tails(slopes, tpot, y["sessions"] / ranks, turn, decode_ms, nodes)
         means = nodes.turns.means
         rest = y["turn_latency_ms"] - ms_a_token * means[1]
         rest -= ms_a_flop * means[2]
         rest -= tpot * means[3]
         forms = [rest, ms_a_token, ms_a_flop, tpot]
-        names = [f"turn_latency_{share}_ms" for share in ("p50", "p90", "p99")]
-        self._put([y[name] for name in names], nodes.turns, forms, (0.5, 0.9, 0.99))
-        tasks = [y[f"task_time_{share}_s"] for share in ("p50", "p90", "p99")]
-        self._put(tasks, nodes.tasks, [*forms, np.array(1e3)], (0.5, 0.9, 0.99))
+        of_turns = [y[f"turn_latency_{share}_ms"] for share in SHARES]
+        self._put(of_turns, nodes.turns, [*forms, *wait], tuple(SHARES.values()))
+        for values in of_turns:
+            np.maximum(values, LEAST_SHARE * y["turn_latency_ms"], out=values)
+        for name, first, whole in zip(SHARES, of_first, of_turns, strict=True):
+            np.minimum(first, whole, out=y[f"ttft_{name}_ms"])
+        tasks = [y[f"task_time_{share}_s"] for share in SHARES]
+        in_a_task = over_turns(*wait, self._turns)
+        self._put(tasks, nodes.tasks, [*forms, np.array(1e3), *in_a_task], tuple(SHARES.values()))
         for values in tasks:
             values *= 1e-3
         slowest = y["e2e_tokens_per_s_per_user_p90"]
-        self._put([slowest], nodes.per_token, forms, (0.9,))
+        self._put([slowest], nodes.per_token, [*forms, *wait], (0.9,))
         np.divide(1e3, slowest, out=slowest)
 
     def _put(self, out: list[Array], nodes: Nodes, forms: list[Array], shares: tuple[float, ...]) -> None:
@@ -112,3 +122,18 @@ def _steps_of(sizes: list[Any], forms: list[Any], nodes: Nodes) -> list[Any]:
     varying = [quantity for quantity in range(len(forms)) if deviations[quantity] > 0]
     total = sum(sizes[quantity] * deviations[quantity] for quantity in varying)
     return [forms[quantity] * deviations[quantity] * _CELLS / total for quantity in varying]
+
+
+def tails_of_columns(columns: list[Any], nodes: TailNodes, turns: float) -> tuple[list[Any], list[Any], list[Any]]:
+    """Of ms a token and a FLOP, TPOT, sessions at a rank, latency, rho and decode share, as columns or as numbers: the
+    wait of a turn, of a task, and TTFT at each share."""
+    index = getattr(columns[0], "index", None)
+    per_token, per_flop, tpot, sessions, latency, rho, decode = (np.asarray(each, dtype=float) for each in columns)
+    wait, of_first = aggregated_tails((per_token, per_flop), tpot, sessions, (latency, rho), decode, nodes)
+    found = [list(wait), list(over_turns(*wait, turns)), of_first]
+
+    def like(values: Any) -> Any:
+        return float(values) if index is None else pandas.Series(np.asarray(values), index=index)
+
+    one, whole, first = ([like(values) for values in each] for each in found)
+    return one, whole, first

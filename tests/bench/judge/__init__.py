@@ -1,0 +1,1 @@
+"""The mapping judged by vLLM's own scheduler on a virtual clock."""
