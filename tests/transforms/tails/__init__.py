@@ -1,0 +1,1 @@
+"""Waits behind other sessions, and the first token's queue."""
