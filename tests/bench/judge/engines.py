@@ -21,6 +21,7 @@ from transforms.agent_points.rows.rows import Rows
 from transforms.equations import kv_memory as kv
 from transforms.equations import roofline_steps as steps
 from transforms.equations.roofline import ETA_PREFILL
+from transforms.equations.transfer import KV_READ_EFFICIENCY
 from transforms.synthesis.points import synthesize_points
 
 #: Hardware, model, tensor parallelism, format of the weights.
@@ -57,7 +58,7 @@ class StepTimes:
         """A step of so many requests that decode, at so many tokens of context together, and so much prefill."""
         tokens = decoding + new
         time_s = self.fixed_s + max(self.weights_s, self.token_s * tokens) + self.added_token_s * tokens
-        read = self.experts_s * (1.0 - (1.0 - self.expert_share) ** tokens)
+        read = self.experts_s * (1.0 - float((1.0 - self.expert_share) ** tokens))
         time_s += max(read, self.expert_token_s * tokens)
         return time_s + self.context_token_s * context + self.sequence_s * decoding + self.pair_s * pairs
 
@@ -109,7 +110,7 @@ def _steps(rows: Rows, spec: ModelSpec) -> StepTimes:
     replica, moe = at(1.0), spec.moe
     linear = spec.parameters.non_expert - (spec.parameters.embedding if spec.parameters.output_head else 0)
     read = replica.non_expert_bytes - (spec.stored_bytes.embedding if spec.parameters.output_head else 0)
-    gpus, bandwidth = replica.rank_gpus, replica.hbm_bytes_per_s * steps.KV_READ_EFFICIENCY
+    gpus, bandwidth = replica.rank_gpus, replica.hbm_bytes_per_s * KV_READ_EFFICIENCY
     reduced = [
         _one(steps.all_reduce_s(tokens, spec.hidden_size, spec.layers, gpus, replica.link_bytes_per_s))
         for tokens in (0.0, 1.0)

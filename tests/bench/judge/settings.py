@@ -5,12 +5,17 @@ import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any, Final
 
+import numpy as np
+
 from pipelines.reading.catalogues import load_scenarios
+from schemas.distribution_nodes import scaled_nodes
 from schemas.scenarios import Scenario
 from tests.bench.judge.engines import ENGINES, engine
 from transforms.cache.shape import scenario_pauses
+from transforms.spread.draws import quantiles
 
 PAUSES: Final = ("constant", "exponential", "log-normal", "empirical")
 BUDGETS: Final = (2048, 4096, 8192, 16384, 32768)
@@ -156,11 +161,6 @@ def _values(scenario: Scenario, name: str) -> list[float]:
     mean = float(getattr(scenario, name))
     if form is None:
         return [mean]
-    import numpy as np
-
-    from schemas.distribution_nodes import scaled_nodes
-    from transforms.spread.draws import quantiles
-
     values, weights = scaled_nodes(form, mean)
     shares = (np.arange(64) + 0.5) / 64
     found = quantiles(values, weights, shares, steps=form.values is not None)
@@ -178,8 +178,6 @@ def _pause_form(pauses: str) -> tuple[float, ...]:
         tail = [0.0 if math.isinf(edge) else (edge + 1) * math.exp(-edge) for edge in below]
         return tuple(count * (tail[k] - tail[k + 1]) for k in range(count))
     if pauses == "log-normal":
-        from statistics import NormalDist
-
         normal = NormalDist()
         edges = [-math.inf, *(normal.inv_cdf(k / count) for k in range(1, count)), math.inf]
         return tuple(count * (normal.cdf(edges[k + 1] - _SIGMA) - normal.cdf(edges[k] - _SIGMA)) for k in range(count))
