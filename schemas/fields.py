@@ -207,7 +207,7 @@ _text("scenario_name", "agent workload, in words", "catalogue")
 _flag("interpolated", "a point put on a curve where it meets the KV wall, or an operating point between rows",
       "KV wall")  # fmt: skip
 _text("transfer_method", "how the row was carried to the agent's workload",
-      "Step 9, direct mapping", allowed=("direct", "transfer", "ratio", "roofline"))  # fmt: skip
+      "Step 9, direct mapping", allowed=("direct", "calibrated", "transfer", "ratio", "roofline"))  # fmt: skip
 _real("serving_requests_per_s", "1/s", "requests a second of the replica on the agent's turns, nobody pausing",
       "Step 9, transfer of engine steps", above=0)  # fmt: skip
 _real("sessions", "sessions", "concurrent sessions of the replica, pausing ones counted", "Step 1, closed loop",
@@ -295,7 +295,22 @@ _real("expected_error_fraction", "-", "mean error of the turn latency that the e
       "method, serving mode and batch; 0 for direct rows, NULL where the method was not evaluated", "evaluation",
       nullable=True)  # fmt: skip
 _flag("extrapolated", "nothing like the point was evaluated: another source or engine than the reference sets', or "
-      "prefills, contexts or outputs beyond twice what their turns span", "evaluation")  # fmt: skip
+      "prefills, contexts or outputs beyond twice what their turns span; of a calibrated point: its load is above the "
+      "highest measured one, or its context beyond twice the longest", "evaluation")  # fmt: skip
+_text("unmeasured_load", "a load of a calibrated deployment that nobody measured: between measured ones, or beyond the "
+      "highest (never on a frontier); NULL of a row's own load", "calibration", nullable=True,
+      allowed=("between", "beyond"))  # fmt: skip
+_flag("lockstep", "the row's requests prefill together and then decode together, which no engine model describes: it "
+      "is carried by the plain ratio of the roofline", "calibration")  # fmt: skip
+for _name, _unit, _figure in (
+    ("ttft_ms", "ms", "TTFT"),
+    ("turn_latency_ms", "ms", "turn latency"),
+    ("tasks_per_hour_per_gpu", "tasks/h/GPU", "tasks an hour per GPU"),
+    ("max_sessions", "sessions", "sessions that fit"),
+):
+    for _end, _side in (("low", "lower"), ("high", "upper")):
+        _real(f"{_name}_{_end}", _unit, f"{_side} end of the range in which 80 % of evaluated errors of the {_figure} "
+              "lie, the load held; of calibrated points, else NULL", "calibration", nullable=True)  # fmt: skip
 
 # --- memory and feasibility -----------------------------------------------------------------------
 _real("kv_bytes_per_session_mean", "bytes", "KV of one session over a rank at the mean context, head copies counted, "

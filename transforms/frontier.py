@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from schemas.arrays import Array, Flags
+from transforms.agent_points.rows.columns import BEYOND_MEASURED
 from transforms.numbers import begins_run
 
 #: Points compete within a group.
@@ -16,8 +17,8 @@ GROUP: Final = ("hardware", "model", "weight_dtype", "scenario")
 def mark_frontiers(points: pl.DataFrame) -> pl.DataFrame:
     """Adds ``on_frontier`` (turn latency down, turns per GPU up) and ``on_frontier_3d`` (KV bytes down).
 
-    Only finite, feasible rows take part. Where the points have a cluster view, turns per GPU of the
-    cluster are the throughput axis. The order of the rows does not matter.
+    Only finite, feasible rows take part, and none of a load beyond those measured. Where the points have a cluster
+    view, turns per GPU of the cluster are the throughput axis. The order of the rows does not matter.
     """
     throughput = pl.coalesce("turns_per_s_per_cluster_gpu", "turns_per_s_per_gpu")
     axes = points.select(
@@ -25,7 +26,7 @@ def mark_frontiers(points: pl.DataFrame) -> pl.DataFrame:
         row=pl.int_range(pl.len()),
         takes_part=pl.col("feasible") & pl.all_horizontal(
             pl.col(name).is_finite() for name in ("turn_latency_ms", "kv_bytes_per_gpu")
-        ) & throughput.is_finite(),
+        ) & throughput.is_finite() & pl.col("unmeasured_load").ne_missing(BEYOND_MEASURED),
     ).filter("takes_part")  # fmt: skip
     flat, deep = np.zeros(points.height, np.bool_), np.zeros(points.height, np.bool_)
     for _, group in axes.group_by(GROUP):

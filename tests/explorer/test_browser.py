@@ -247,6 +247,7 @@ def test_standard_serving_stands_beside_the_agents(page: Watched, lake: Path, po
     swapped = serving.with_columns(
         turn_latency_ms="tpot_ms", turns_per_s_per_gpu="output_tokens_per_s_per_gpu", scenario=pl.lit("standard"),
         turns_per_s_per_cluster_gpu=pl.lit(None, pl.Float64), feasible=True, kv_bytes_per_gpu=pl.lit(0.0),
+        unmeasured_load=pl.lit(None, pl.String),
     )  # fmt: skip
     wanted = mark_frontiers(swapped).filter("on_frontier")
     drawn = page.js("explorer.sides.standard.map(({x, y, series}) => ({x, y, series}))")

@@ -79,12 +79,20 @@ def frame(points: list[Point], **columns: Sequence[object]) -> pl.DataFrame:
             "turns_per_s_per_gpu": [point[1] for point in points],
             "kv_bytes_per_gpu": [point[2] for point in points],
             "turns_per_s_per_cluster_gpu": [None] * len(points),
+            "unmeasured_load": [None] * len(points),
             "feasible": [True] * len(points),
             **columns,
         },
-        schema_overrides={"turns_per_s_per_cluster_gpu": pl.Float64},
+        schema_overrides={"turns_per_s_per_cluster_gpu": pl.Float64, "unmeasured_load": pl.String},
         strict=False,
     )
+
+
+def test_loads_beyond_those_measured_take_no_part() -> None:
+    points: list[Point] = [(1, 9, 1), (2, 12, 2), (3, 20, 3)]
+    marked = mark_frontiers(frame(points, unmeasured_load=[None, "between", "beyond"]))
+    assert marked["on_frontier"].to_list() == [True, True, False]
+    assert marked["on_frontier_3d"].to_list() == [True, True, False]
 
 
 class TestGroups:

@@ -11,6 +11,7 @@ from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.curve.kv_wall import wall_points
 from transforms.agent_points.hit_rates import add_turns, add_turns_that_evict
+from transforms.agent_points.judgement.bands import add_bands, add_deviations
 from transforms.agent_points.judgement.cost import add_cost
 from transforms.agent_points.judgement.evidence import add_evidence
 from transforms.agent_points.judgement.feasibility import judge_points, name_curve_limits
@@ -24,6 +25,7 @@ from transforms.agent_points.rows.rows import Rows
 from transforms.agent_points.service import Service
 from transforms.agent_points.sessions import add_session_figures, close_loop
 from transforms.cache import constant_hit_rate, evicts
+from transforms.calibration.library import Engines
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Setting:
     spec: ModelSpec
     hardware: HardwareCatalogue
     options: MappingOptions = field(default_factory=MappingOptions)
+    engines: Engines | None = None
 
 
 def carry_points(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
@@ -42,7 +45,9 @@ def carry_points(points: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     Takes rows of the table ``serving_points``; gives the columns of ``agent_points`` but for the
     frontier flags, and private ones. Interpolated points at the KV wall are among them.
     """
-    return carry_prepared(prepare_points(points, setting.spec, setting.hardware), setting) if points.height else points
+    if points.is_empty():
+        return points
+    return carry_prepared(prepare_points(points, setting.spec, setting.hardware, setting.engines), setting)
 
 
 def carry_prepared(prepared: PreparedPoints, setting: Setting) -> pl.DataFrame:
@@ -62,7 +67,7 @@ def _carry_group(group: RowGroup, setting: Setting) -> list[pl.DataFrame]:
     rows = close_loop(rows, scenario, options.closed_loop).with_figures(interpolated=False)
     roofline = group.roofline and f"{group.roofline} {'dense' if spec.moe is None else 'experts'}"
     is_latent = any(group.kind == "mla" for group in spec.attention)
-    rows = add_evidence(rows, scenario, group.mode, roofline, is_latent)
+    rows = add_evidence(add_deviations(rows, service), scenario, group.mode, roofline, is_latent)
     judged = complete_points(rows, setting, aggregated=group.aggregated)
     at_wall = wall_points(judged, chosen.curves, scenario, options.closed_loop)
     points = [_to_frame(name_curve_limits(judged, chosen.curves), setting)]
@@ -101,4 +106,4 @@ def complete_points(rows: Rows, setting: Setting, *, aggregated: bool) -> Rows:
     rows = add_percentiles(rows, hit_rate, Spread(scenario, spec, aggregated))
     rows = add_mix(rows, scenario, spec, aggregated=aggregated)
     rows = add_capacity(rows, scenario, spec, options, aggregated=aggregated)
-    return add_cost(judge_points(rows, scenario, spec, options))
+    return add_cost(judge_points(add_bands(rows, scenario), scenario, spec, options))

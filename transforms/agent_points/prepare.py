@@ -14,6 +14,13 @@ from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.carriers.engine_steps import EngineSteps
 from transforms.agent_points.carriers.last_answer import LastAnswer
+from transforms.agent_points.carriers.measured_rows import (
+    CalibratedRows,
+    EngineRows,
+    StepModelRatio,
+    engine_rows,
+    is_lockstep,
+)
 from transforms.agent_points.carriers.pools import PoolSteps
 from transforms.agent_points.carriers.ratio import RatioRows
 from transforms.agent_points.carriers.roofline import RooflineRows
@@ -25,7 +32,9 @@ from transforms.agent_points.rows.columns import ROW_FIGURES
 from transforms.agent_points.rows.lookups import Lookups, add_private_columns
 from transforms.agent_points.rows.rows import Configurations, Rows
 from transforms.agent_points.selection.alternatives import Alternatives, Choice
+from transforms.agent_points.unmeasured_loads import add_unmeasured_loads
 from transforms.cache import never_misses
+from transforms.calibration.library import Engines
 from transforms.configurations import CONFIGURATION_ID, curve_order, number_configurations, roofline_preset
 from transforms.numbers import Number, begins_run
 
@@ -106,10 +115,18 @@ class PreparedPoints:
     lookups: Lookups
 
 
-def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> PreparedPoints:
-    """Rows of the table ``serving_points`` of one model, looked up, numbered and taken apart."""
-    numbered = number_configurations(points.rename(ROW_FIGURES).rechunk()).with_columns(
-        roofline_preset(), _batch_range=batch_range_number()
+def prepare_points(
+    points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue, engines: Engines | None = None
+) -> PreparedPoints:
+    """Rows of the table ``serving_points`` of one model, looked up, numbered and taken apart.
+
+    Measured rows are carried by their ``engines``; without any, by the plain ratio of the roofline.
+    """
+    loads = points.with_columns(unmeasured_load=pl.lit(None, pl.String))
+    if engines is not None:
+        loads = add_unmeasured_loads(points, spec, engines)
+    numbered = number_configurations(loads.rename(ROW_FIGURES).rechunk()).with_columns(
+        roofline_preset(), _batch_range=batch_range_number(), lockstep=is_lockstep()
     )
     order = curve_order(numbered)
     number = numbered[CONFIGURATION_ID].to_numpy().astype(np.intp) - 1
@@ -119,7 +136,7 @@ def prepare_points(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCata
     configurations = add_private_columns(some_rows, spec, hardware)
     with np.errstate(all="ignore"):  # what a row does not say is NaN here
         groups = [
-            _prepare_group(Rows(numbered, places=places, configurations=of_kind), spec)
+            _prepare_group(Rows(numbered, places=places, configurations=of_kind), spec, engines)
             for places, of_kind in _by_kind(order, number, configurations)
         ]
     return PreparedPoints(spec, tuple(groups), Lookups.of_configurations(configurations, numbered.columns))
@@ -144,7 +161,7 @@ def _by_kind(
         yield there if order is None else order[there], of_rows
 
 
-def _prepare_group(rows: Rows, spec: ModelSpec) -> RowGroup:
+def _prepare_group(rows: Rows, spec: ModelSpec, engines: Engines | None) -> RowGroup:
     mode, preset = rows.configurations.rows.frame.select("serving_mode", "_preset").row(0)
     every = np.arange(len(rows))
     carriers: list[tuple[Carrier, Indices]] = []
@@ -156,8 +173,17 @@ def _prepare_group(rows: Rows, spec: ModelSpec) -> RowGroup:
         take_apart = EngineSteps.taken_apart if mode == "agg" else PoolSteps.taken_apart
         if apart.any():
             carriers.append((take_apart(rows.take(apart), spec), every[apart]))
-        if not apart.all():
-            carriers.append((RatioRows(rows.take(~apart), spec), every[~apart]))
+        whole = every[~apart]
+        if engines is not None and len(whole):
+            found = engine_rows(rows.take(whole), spec, engines)
+            carriers += [
+                (carrier(EngineRows(rows.take(whole[places]), found.engines, found.number[places])), whole[places])
+                for carrier, places in ((CalibratedRows, found.fitted), (StepModelRatio, found.expected))
+                if len(places)
+            ]
+            whole = whole[found.none]
+        if len(whole):
+            carriers.append((RatioRows(rows.take(whole), spec), whole))
     return RowGroup(mode, preset, rows, Curves.of_rows(rows), Alternatives.of_rows(rows), carriers)
 
 

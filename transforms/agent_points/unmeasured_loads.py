@@ -1,5 +1,6 @@
 """Loads of calibrated deployments that nobody measured: between the measured ones, and up to twice the highest."""
 
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -7,6 +8,7 @@ import polars as pl
 
 from schemas.arrays import Array
 from schemas.models import ModelSpec
+from transforms.agent_points.rows.columns import BETWEEN_MEASURED, BEYOND_MEASURED
 from transforms.calibration.deployments import deployment_columns
 from transforms.calibration.engine import Engine
 from transforms.calibration.facts import Load
@@ -17,7 +19,6 @@ from transforms.calibration.step_model import Served
 STEP: Final = 1.25
 #: As many times the highest measured load.
 HIGHEST: Final = 2.0
-BETWEEN, BEYOND = "between", "beyond"
 WORKLOAD: Final = ("isl_tokens", "osl_tokens", "prefix_tokens")
 
 
@@ -30,11 +31,12 @@ def unmeasured_loads(measured: Array) -> dict[float, str]:
     loads = np.unique(measured[np.isfinite(measured)])
     ends = np.append(loads, HIGHEST * loads[-1])
     found: dict[float, str] = {}
-    for low, high in zip(ends[:-1], ends[1:], strict=True):
+    for low, high in pairwise(ends):
         steps = int(np.ceil(np.log(high / low) / np.log(STEP)))
         within = np.unique(np.floor(low * (high / low) ** (np.arange(1, steps) / steps)))
-        found |= {float(load): BETWEEN if high <= loads[-1] else BEYOND for load in within if low < load < high}
-    found[float(np.floor(ends[-1]))] = BEYOND
+        kind = BETWEEN_MEASURED if high <= loads[-1] else BEYOND_MEASURED
+        found |= {float(load): kind for load in within if low < load < high}
+    found[float(np.floor(ends[-1]))] = BEYOND_MEASURED
     return {load: kind for load, kind in found.items() if load not in loads}
 
 
@@ -60,7 +62,7 @@ def _rows_at_further_loads(rows: pl.DataFrame, engine: Engine) -> pl.DataFrame:
     """Rows of one deployment at the loads that a workload lacks."""
     in_flight = pl.coalesce("concurrency_reported", "in_flight_requests").cast(pl.Float64)
     measured = rows.select(in_flight).to_series().to_numpy()
-    kinds: dict[float, str | None] = {float(load): BETWEEN for load in np.unique(measured)} | unmeasured_loads(measured)
+    kinds = dict.fromkeys(np.unique(measured).tolist(), BETWEEN_MEASURED) | unmeasured_loads(measured)
     added = []
     for _, of_workload in rows.group_by(*WORKLOAD, "context_requests_per_step", maintain_order=True):
         there = set(of_workload.select(in_flight).to_series())
@@ -72,7 +74,7 @@ def _rows_at_further_loads(rows: pl.DataFrame, engine: Engine) -> pl.DataFrame:
     return pl.concat([empty, *added])
 
 
-def _at_loads(rows: pl.DataFrame, loads: Array, kinds: list[str | None], engine: Engine) -> pl.DataFrame:
+def _at_loads(rows: pl.DataFrame, loads: Array, kinds: list[str], engine: Engine) -> pl.DataFrame:
     """Copies of a row with the figures of its engine at other loads."""
     lengths = (rows[name].cast(pl.Float64).to_numpy() for name in WORKLOAD)
     served = engine.predict(Load(loads, *lengths)).served

@@ -1,8 +1,8 @@
 """Rows of load generators, which state no scheduler: carried by the step model of their deployment (MODEL 5.2).
 
-Where the deployment is calibrated its engine says what the turns take (``CalibratedRows``). Elsewhere the row is carried
-by the ratio of what an engine of its kind would take at both workloads (``StepModelRatio``): overheads, which do not
-grow with the work, stay as they are.
+Where the deployment is calibrated its engine says what the turns take (``CalibratedRows``). Elsewhere the row is
+carried by the ratio of what an engine of its kind would take at both workloads (``StepModelRatio``): overheads, which
+do not grow with the work, stay as they are.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,15 +11,19 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+import polars as pl
 
 from schemas.arrays import Array, Flags, Indices
+from schemas.models import ModelSpec
 from transforms.agent_points.carriers.workload import Prefill, Workload
-from transforms.agent_points.rows.columns import turn_figures
+from transforms.agent_points.rows.columns import ROW_FIGURES, turn_figures
 from transforms.agent_points.rows.rows import Rows
 from transforms.calibration.engine import BAND_DEVIATIONS, Band, Engine
 from transforms.calibration.facts import Load
+from transforms.calibration.library import Engines
 from transforms.calibration.parameters import values_of
 from transforms.calibration.step_model import Served, Work, serve
+from transforms.configurations import CONFIGURATION_ID
 from transforms.numbers import Number
 
 
@@ -76,9 +80,7 @@ class EngineRows:
             if prefill is workload.mean:
                 return mean_s
             new = prefill.new_tokens - workload.mean.new_tokens
-            return np.asarray(
-                mean_s + token * new + flop * (prefill.attention_flops - workload.mean.attention_flops)
-            )
+            return np.asarray(mean_s + token * new + flop * (prefill.attention_flops - workload.mean.attention_flops))
 
         return of_turn(workload.mean), of_turn(workload.first), of_turn(workload.last)
 
@@ -158,15 +160,61 @@ class StepModelRatio:
         return np.asarray(self.of.rows["row_ttft_ms"] / (1e3 * self._own.ttft_s))
 
 
-def is_lockstep(rows: Rows) -> Flags:
-    """Aggregated rows whose requests prefill together and then decode together: ``N * P > OSL * step``.
+@dataclass(frozen=True)
+class FoundEngines:
+    """The engines of some rows: places of rows whose engine was fitted, is expected, or is not to be had (``none``).
 
-    In lockstep a request waits for half of all prefills, ``TTFT = (N + 1) / 2 * P``, and decodes undisturbed.
+    ``number``: the place of each row's engine among ``engines``.
     """
-    in_flight = np.where(np.isfinite(rows["concurrency_reported"]), rows["concurrency_reported"], rows["in_flight_requests"])
-    prefills_ms = rows["row_ttft_ms"] * 2.0 * in_flight / (in_flight + 1.0)
-    decodes_ms = rows["row_tpot_ms"] * np.maximum(rows["osl_tokens"] - 1.0, 0.0)
-    return np.asarray((in_flight >= 2.0) & (prefills_ms > decodes_ms))
+
+    engines: Sequence[Engine]
+    number: Indices
+    fitted: Indices
+    expected: Indices
+    none: Indices
+
+
+def engine_rows(rows: Rows, spec: ModelSpec, engines: Engines) -> FoundEngines:
+    """The engine of each row that states no scheduler: the one fitted to its deployment, else the expected one.
+
+    An expected engine carries aggregated rows of load generators that are not in lockstep. AIConfigurator's rows have
+    none: its prices follow other rules.
+    """
+    found: list[Engine] = []
+    number = np.full(len(rows), -1, np.intp)
+    is_fitted = np.zeros(len(rows), np.bool_)
+    facts = rows.select(["source", "serving_mode", "lockstep", CONFIGURATION_ID])
+    measured = (facts["source"] != "aiconfigurator").to_numpy()
+    may_be_expected = (facts["serving_mode"] == "agg").to_numpy() & ~facts["lockstep"].to_numpy()
+    configuration = facts[CONFIGURATION_ID].to_numpy()
+    for of in np.unique(configuration[measured]):
+        here = (configuration == of) & measured
+        row = rows.frame[int(np.flatnonzero(here)[0])]
+        fitted = engines.of(row, spec)
+        places = here if fitted is not None else here & may_be_expected
+        if not places.any():
+            continue
+        number[places] = len(found)
+        is_fitted |= places & (fitted is not None)
+        found.append(fitted if fitted is not None else engines.expected_of(row, spec))
+    has = number >= 0
+    return FoundEngines(
+        found, number, np.flatnonzero(is_fitted), np.flatnonzero(has & ~is_fitted), np.flatnonzero(~has)
+    )
+
+
+def is_lockstep() -> pl.Expr:
+    """Whether an aggregated row's requests prefill together and then decode together: ``N * P > OSL * step``.
+
+    In lockstep a request waits for half of all prefills, ``TTFT = (N + 1) / 2 * P``, and decodes undisturbed. Rows of
+    tools that state their scheduler, and of the roofline, never are.
+    """
+    c = pl.col
+    in_flight = pl.coalesce("concurrency_reported", "in_flight_requests").cast(pl.Float64)
+    prefills_ms = c(ROW_FIGURES["ttft_ms"]) * 2.0 * in_flight / (in_flight + 1.0)
+    decodes_ms = c(ROW_FIGURES["tpot_ms"]) * (c("osl_tokens").cast(pl.Float64) - 1.0).clip(0.0)
+    measured = ~c("source").is_in(["aiconfigurator", "roofline"]) & (c("serving_mode") == "agg")
+    return (measured & (in_flight >= 2.0) & (prefills_ms > decodes_ms)).fill_null(False)
 
 
 def _work(engine: Engine, in_flight: Array, workload: Workload, places: Indices) -> Work:

@@ -7,12 +7,15 @@ import polars as pl
 
 from schemas.scenarios import Scenario
 from transforms.agent_points.judgement import expected_errors as evaluated
+from transforms.agent_points.rows.columns import BEYOND_MEASURED, DEVIATIONS
 from transforms.agent_points.rows.labels import LABELS, code
 from transforms.agent_points.rows.rows import Rows
 from transforms.numbers import Number
 
 #: A workload is beyond the evidence where it leaves what was evaluated by more than this factor.
 BEYOND = 2.0
+#: Mean of the absolute value of a normal distribution over its standard deviation.
+MEAN_OVER_DEVIATION: Final = 0.798
 #: The ranges of a batch in order, rows without a known batch last.
 RANGES: Final = (*(label for label, _ in evaluated.BATCH_RANGES), evaluated.ABOVE, evaluated.ANY)
 
@@ -58,9 +61,12 @@ def add_evidence(rows: Rows, scenario: Scenario, mode: str, roofline: str | None
     by_method[code("transfer_method", "direct")] = 0.0
     is_direct = method == code("transfer_method", "direct")
     as_evaluated = rows["_is_evaluated"] & workload_is_near(scenario, rows["prefill_tokens_per_turn"])
+    errors = by_method[method, rows["_batch_range"].astype(np.intp)]
+    is_calibrated = method == code("transfer_method", "calibrated")
+    beyond = rows.select(["unmeasured_load"]).to_series().eq_missing(BEYOND_MEASURED).to_numpy()
     return rows.with_figures(
-        expected_error_fraction=by_method[method, rows["_batch_range"].astype(np.intp)],
-        extrapolated=~(as_evaluated | is_direct),
+        expected_error_fraction=np.where(is_calibrated, MEAN_OVER_DEVIATION * rows[DEVIATIONS[0]], errors),
+        extrapolated=np.where(is_calibrated, beyond, ~(as_evaluated | is_direct)),
     )
 
 

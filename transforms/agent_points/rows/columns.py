@@ -29,11 +29,15 @@ CLIFF_OF_HIT_RATE = 0.25
 
 #: What a turn's own prefill takes, in ms: of a new token, and of a FLOP of its attention.
 PREFILL_SLOPES = ("_prefill_ms_per_token", "_prefill_ms_per_flop")
+#: ``unmeasured_load`` of loads that a calibrated engine fills in: between measured loads, or beyond the highest.
+BETWEEN_MEASURED, BEYOND_MEASURED = "between", "beyond"
+#: Standard deviations of the logarithm of turn latency and of TTFT, of calibrated rows.
+DEVIATIONS = ("_latency_deviation", "_ttft_deviation")
 #: The rate of a row, and what it is at all hits and at all misses.
 RATE = "serving_requests_per_s"
 RATES = (RATE, f"{RATE}_all_hits", f"{RATE}_all_misses")
 #: What is read on a straight line between two rows of a curve; of the rates see ``with_own_rate``.
-BETWEEN_ROWS = (*TURN_FIGURES, *PREFILL_SLOPES, *HIT_RATE_FIGURES, RATE)
+BETWEEN_ROWS = (*TURN_FIGURES, *PREFILL_SLOPES, *DEVIATIONS, *HIT_RATE_FIGURES, RATE)
 
 
 def turn_figures(
