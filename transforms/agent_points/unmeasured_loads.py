@@ -52,7 +52,7 @@ def add_unmeasured_loads(points: pl.DataFrame, spec: ModelSpec, engines: Engines
     stated = points.filter(pl.col("source") != "roofline")
     added = [
         _rows_at_further_loads(rows, engine)
-        for _, rows in stated.group_by(deployment_columns(points), maintain_order=True)
+        for _, rows in stated.group_by(deployment_columns(), maintain_order=True)
         if (engine := engines.of(rows, spec)) is not None
     ]
     return pl.concat([marked, *(each for each in added if each.height)])

@@ -48,7 +48,7 @@ class Engines:
 
 def key_of_row(row: pl.DataFrame) -> str:
     """The key of the deployment that a row of ``serving_points`` is of."""
-    return deployment_key(row.select(deployment_columns(row)).row(0, named=True))
+    return deployment_key(row.select(deployment_columns()).row(0, named=True))
 
 
 def deployment_key(deployment: Mapping[str, Any]) -> str:
