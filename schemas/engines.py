@@ -1,6 +1,6 @@
 """Engines: what is expected of one (``data/engine_priors.yaml``), and those fitted to rows (``engines.yaml``)."""
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import (
     BaseModel,
@@ -98,3 +98,6 @@ class EnginesFile(BaseModel):
     model_config = _STRICT
 
     engines: tuple[CalibratedEngine, ...]
+
+
+NO_ENGINES: Final = EnginesFile(engines=())

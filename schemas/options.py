@@ -119,6 +119,14 @@ class InputOptions(BaseModel):
     )
     hardware: Path | None = Field(default=None, description="Your own hardware catalogue, beside the shipped one.")
     models: Path | None = Field(default=None, description="Your own model catalogue, beside the shipped one.")
+    calibrate: bool = Field(
+        default=True,
+        description="Fit an engine to each measured deployment with two rows or more; without, measured rows are "
+        "carried by ratio.",
+    )
+    engines: Path | None = Field(
+        default=None, description="Engines that `calibrate --out FILE` wrote: of a deployment they come first."
+    )
     prices: Path | None = Field(
         default=None, description="Your price list, USD per GPU-hour: fills the cost columns, else NULL."
     )

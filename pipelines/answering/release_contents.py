@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 import polars as pl
 from pydantic import BaseModel, RootModel, ValidationError
 
+from pipelines.building.calibrating import ENGINES_FILE
 from pipelines.lake.names import slug_in_lake
 from pipelines.lake.parts import read_file
 from pipelines.lake.reader import Release, current_release
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
+from schemas.engines import NO_ENGINES, EnginesFile
 from schemas.errors import UserError
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
@@ -57,6 +59,12 @@ class ReleaseContents:
     @cached_property
     def scenarios(self) -> dict[str, Scenario]:
         return {scenario.slug: scenario for scenario in self._entries("scenarios", Scenario)}
+
+    @cached_property
+    def engines(self) -> EnginesFile:
+        """The engines that were fitted to the release's measured rows, or given to its build."""
+        path = self.release.path / ENGINES_FILE
+        return EnginesFile.model_validate_json(path.read_bytes()) if path.exists() else NO_ENGINES
 
     def model_slug(self, name: str) -> str:
         """The model of the release that a slug, name or alias means. Raises ``UserError`` if there is none."""

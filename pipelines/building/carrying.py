@@ -6,12 +6,14 @@ from pathlib import Path
 
 import polars as pl
 
+from pipelines.building.calibrating import engine_library
 from pipelines.building.incremental import Key, PartitionRecord
 from pipelines.building.star import put_aside
 from pipelines.lake.durable import disk_failures_explained
 from pipelines.lake.parts import Part, write_parts
 from pipelines.progress import progress
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
+from schemas.engines import EnginesFile
 from schemas.errors import UserError
 from schemas.frames import conform, in_columns_of
 from schemas.options import MappingOptions, RooflinePreset
@@ -66,6 +68,7 @@ class Workplace:
     models: ModelCatalogue
     scenarios: tuple[Scenario, ...]
     options: MappingOptions
+    engines: EnginesFile
 
 
 def synthesize_missing(
@@ -92,10 +95,11 @@ def carry_partition(
     hardware: HardwareCatalogue,
     models: ModelCatalogue,
     options: MappingOptions,
+    engines: EnginesFile,
 ) -> Iterator[Carried]:
     """The partition at each scenario."""
     spec = models.get(partition.model)
-    prepared = prepare_points(partition.points, spec, hardware)
+    prepared = prepare_points(partition.points, spec, hardware, engine_library(engines, hardware))
     for scenario in scenarios:
         yield _carry_to(Setting(scenario_under(scenario, options), spec, hardware, options), prepared)
 
@@ -151,7 +155,7 @@ def _carry_points(points: pl.DataFrame, job: Job, place: Workplace) -> Iterator[
         if gpus:
             part = points if len(gpus) == len(hardware) else points.filter(pl.col("hardware").is_in(gpus))
             yield from carry_partition(
-                Partition(job.model, part), scenarios, place.hardware, place.models, place.options
+                Partition(job.model, part), scenarios, place.hardware, place.models, place.options, place.engines
             )
 
 

@@ -22,8 +22,10 @@ from pipelines.lake.layout import Lake, read_json_file
 from pipelines.lake.parts import Part
 from pipelines.lake.reader import Release, current_id
 from pipelines.lake.verify import is_trusted, seems_whole
+from pipelines.reading.engines import PRIORS_FILE
 from pipelines.reading.inputs import FoundFile, open_file
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
+from schemas.engines import NO_ENGINES, EnginesFile
 from schemas.errors import UserError
 from schemas.options import BuildOptions, LiveOptions, MappingOptions
 from schemas.prices import Price
@@ -35,7 +37,7 @@ PARTITIONS_FILE = "partitions.json"
 #: Of the options, what changes no row of a release.
 NOT_CONTENT = ("out", "runner", "strict", *LiveOptions.model_fields)
 #: Files: what they say counts, not where they lie.
-FILES = ("tables", "evaluation", "hardware", "models", "prices")
+FILES = ("tables", "evaluation", "hardware", "models", "prices", "engines")
 #: A change of these may move the last digits.
 LIBRARIES = ("agent-pareto", "numpy", "polars")
 CODE_FOLDERS = ("pipelines", "schemas", "transforms")
@@ -128,6 +130,7 @@ def fingerprint(
     scenarios: Sequence[Scenario],
     options: BuildOptions,
     prices: Sequence[Price] = (),
+    engines: EnginesFile = NO_ENGINES,
 ) -> str:
     """A hash of everything that a release is made from; ``seen`` are the files, by ``seen_files``."""
     chosen = options.model_dump(mode="json", exclude={*NOT_CONTENT, *FILES})
@@ -135,6 +138,7 @@ def fingerprint(
     return _sha256_of(
         [
             code_sha256(),
+            priors_sha256(),
             SCHEMA_VERSION,
             {**chosen, "scenarios": [_dump(scenario) for scenario in scenarios]},
             options.synthesize is None and options.uses_shipped_tables,
@@ -142,6 +146,7 @@ def fingerprint(
             [_dump(gpu) for gpu in hardware],
             [_dump(spec) for spec in models],
             [_dump(price) for price in prices],
+            _dump(engines),
             sorted(seen.items()),
         ]
     )
@@ -156,8 +161,10 @@ class PartitionHasher:
         models: ModelCatalogue,
         scenarios: Sequence[Scenario],
         options: MappingOptions,
+        engines: EnginesFile = NO_ENGINES,
     ) -> None:
-        self._common = [code_sha256(), SCHEMA_VERSION]
+        self._common = [code_sha256(), SCHEMA_VERSION, priors_sha256()]
+        self._engines = engines.engines
         self._scenarios = {
             scenario.slug: _sha256_of([*self._common, _dump(options), _dump(scenario)]) for scenario in scenarios
         }
@@ -171,6 +178,8 @@ class PartitionHasher:
             content = content_sha256(part)
             pools = sorted({*part["prefill_hardware"].unique(), *part["decode_hardware"].unique()})
             catalogue = [self._models[model], *(self._gpus[pool] for pool in pools)]
+            of_both = {"hardware": gpu, "model": model}.items()
+            catalogue += [_dump(engine) for engine in self._engines if of_both <= engine.deployment.items()]
             hashes[Key(gpu, model)] = _sha256_of([*self._common, content])
             for scenario, sha256 in self._scenarios.items():
                 hashes[Key(gpu, model, scenario)] = _sha256_of([content, catalogue, sha256])
@@ -209,6 +218,11 @@ def code_sha256() -> str:
             digest.update(path.relative_to(root).as_posix().encode() + b"\0")
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def priors_sha256() -> str:
+    """A hash of what is expected of engines without a row of theirs."""
+    return hashlib.sha256(PRIORS_FILE.read_bytes()).hexdigest()
 
 
 def _of_file(found: FoundFile) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from pipelines.building.calibrating import ENGINES_FILE, calibrate_points
 from pipelines.building.carrying import (
     CARRYING,
     Job,
@@ -38,6 +39,7 @@ from pipelines.lake.release import ReleaseWriter
 from pipelines.live.asking import ask_aiconfigurator
 from pipelines.progress import progress
 from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models, load_prices, load_scenarios
+from pipelines.reading.engines import load_engines
 from pipelines.reading.evaluations import load_evaluation
 from pipelines.reading.faults import faults_in_words
 from pipelines.reading.folders import PassedOver
@@ -45,6 +47,7 @@ from pipelines.reading.inputs import FoundFile, search, with_distinct_names
 from pipelines.reading.read_inputs import READING, Inputs, read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.dictionary import column_comments, dictionary_table, render_dictionary
+from schemas.engines import NO_ENGINES, EnginesFile
 from schemas.errors import UserError
 from schemas.frames import empty_frame
 from schemas.options import BuildOptions
@@ -69,6 +72,7 @@ class BuildSources:
     files: tuple[FoundFile, ...]
     prices: tuple[Price, ...] = ()
     passed_over: tuple[PassedOver, ...] = ()
+    engines: EnginesFile = NO_ENGINES
 
     @cached_property
     def seen(self) -> dict[str, tuple[Any, ...]]:
@@ -78,7 +82,9 @@ class BuildSources:
     @property
     def inputs_sha256(self) -> str:
         """A hash of all of it."""
-        return fingerprint(self.seen, self.hardware, self.models, self.scenarios, self.options, self.prices)
+        return fingerprint(
+            self.seen, self.hardware, self.models, self.scenarios, self.options, self.prices, self.engines
+        )
 
 
 class Prepared:
@@ -92,6 +98,7 @@ class Prepared:
         scenarios: Sequence[Scenario],
         inputs: Inputs,
         prices: Sequence[Price] = (),
+        engines: EnginesFile = NO_ENGINES,
     ) -> None:
         self.options = options
         self.hardware = hardware
@@ -99,6 +106,7 @@ class Prepared:
         self.scenarios = tuple(scenarios)
         self.inputs = inputs
         self.prices = tuple(prices)
+        self.engines = engines
         self.inputs_sha256: str | None = None
 
     def let_go_of_points(self) -> None:
@@ -144,6 +152,7 @@ def find(options: BuildOptions) -> BuildSources:
         tuple(with_distinct_names(files)),
         prices,
         () if options.uses_shipped_tables else tuple(here.passed_over),
+        NO_ENGINES if options.engines is None else load_engines(options.engines),
     )
 
 
@@ -179,7 +188,19 @@ def read(sources: BuildSources, threads: int | None = None) -> Prepared:
         raise UserError(f"Nothing was published, because of --strict:\n{faults_in_words(inputs)}")
     if inputs.serving_points.is_empty():
         raise UserError(f"No row of the tables can be used; nothing was published.\n{faults_in_words(inputs)}")
-    return Prepared(options, sources.hardware, sources.models, sources.scenarios, inputs, sources.prices)
+    engines = sources.engines.engines
+    if options.calibrate:
+        fitted = calibrate_points(inputs.serving_points, sources.hardware, sources.models, sources.scenarios)
+        engines += fitted.engines
+    return Prepared(
+        options,
+        sources.hardware,
+        sources.models,
+        sources.scenarios,
+        inputs,
+        sources.prices,
+        EnginesFile(engines=engines),
+    )
 
 
 def synthesize(prepared: Prepared) -> pl.DataFrame:
@@ -202,7 +223,9 @@ def divide(
     """Puts into the release what is as in ``previous``, and the other serving points; the rest are jobs."""
     every_point = pl.concat([partition.points for partition in partitions])
     write_dimensions(every_point, prepared.hardware, prepared.models, prepared.scenarios, release)
-    hasher = PartitionHasher(prepared.hardware, prepared.models, prepared.scenarios, prepared.options.mapping)
+    hasher = PartitionHasher(
+        prepared.hardware, prepared.models, prepared.scenarios, prepared.options.mapping, prepared.engines
+    )
     hashes = {partition.model: hasher.hashes(partition.points) for partition in partitions}
     every = {key: sha256 for of_model in hashes.values() for key, sha256 in of_model.items()}
     kept: list[PartitionRecord] = []
@@ -261,7 +284,14 @@ def _carry_over(
 
 def workplace(prepared: Prepared, release: ReleaseWriter) -> Workplace:
     """What the jobs of this build need."""
-    return Workplace(release.staging, prepared.hardware, prepared.models, prepared.scenarios, prepared.options.mapping)
+    return Workplace(
+        release.staging,
+        prepared.hardware,
+        prepared.models,
+        prepared.scenarios,
+        prepared.options.mapping,
+        prepared.engines,
+    )
 
 
 def adopt(records: Iterable[PartitionRecord], release: ReleaseWriter) -> None:
@@ -288,6 +318,8 @@ def publish(prepared: Prepared, release: ReleaseWriter, records: Sequence[Partit
     release.write_table("data_dictionary", dictionary_table())
     facts = write_facts(release)
     release.write_text("DATA_DICTIONARY.md", render_dictionary())
+    if prepared.engines.engines:
+        release.write_text(ENGINES_FILE, prepared.engines.model_dump_json())
     extra: dict[str, object] = {
         "faults": inputs.faults,
         "prices": [price.model_dump(mode="json") for price in prepared.prices],

@@ -117,7 +117,12 @@ def _best(contents: "ReleaseContents", points: "pl.DataFrame", model: str, scena
     from transforms.planning.what_if import best_points
 
     (carried,) = carry_partition(
-        Partition(model, points), [scenario], contents.hardware, contents.models, contents.options
+        Partition(model, points),
+        [scenario],
+        contents.hardware,
+        contents.models,
+        contents.options,
+        contents.engines,
     )
     return best_points(carried.agent_points, carried.operating_points, scenario.turns)
 

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.answering.release_contents import ReleaseContents
+from pipelines.building.calibrating import engine_library
 from schemas.errors import UserError
 from schemas.scenarios import Scenario
 from transforms.agent_points.memory.idle_kv import scenario_under
@@ -80,7 +81,8 @@ class Turns:
     def _prepare(self, hardware: str, model: str) -> PreparedPoints:
         contents = self._contents
         points = contents.read("serving_points", [hardware], model)
-        return prepare_points(points, contents.models.get(model), contents.hardware)
+        engines = engine_library(contents.engines, contents.hardware)
+        return prepare_points(points, contents.models.get(model), contents.hardware, engines)
 
 
 def _prefills(work: TurnWork) -> dict[str, list[float]]:

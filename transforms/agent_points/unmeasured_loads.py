@@ -47,7 +47,7 @@ def add_unmeasured_loads(points: pl.DataFrame, spec: ModelSpec, engines: Engines
     nearest. An added row has the figures of the engine at the workload, and the name of a row with ``-at-N``.
     """
     marked = points.with_columns(unmeasured_load=pl.lit(None, pl.String))
-    if not engines.calibrated:
+    if not (engines.calibrated or engines.piloted):
         return marked
     stated = points.filter(pl.col("source") != "roofline")
     added = [

@@ -1,7 +1,7 @@
 """What is known of engines when points are carried: those calibrated, and what is expected of any other."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import polars as pl
 from schemas.catalogue import HardwareCatalogue
 from schemas.engines import CalibratedEngine, EnginesFile
 from schemas.models import ModelSpec
+from transforms.agentic.runs import is_same_deployment
 from transforms.calibration.deployments import deployment_columns
 from transforms.calibration.engine import Engine, prior_engine
 from transforms.calibration.facts import deployment_facts
@@ -23,21 +24,24 @@ class Engines:
 
     >>> engines.of(row, spec)          # the engine that was fitted to the row's deployment, or None
     >>> engines.expected_of(row, spec) # what other deployments let expect of it
+
+    ``piloted``: those fitted to agent runs too, which may not state versions and settings.
     """
 
     priors: LearntPriors
     hardware: HardwareCatalogue
     calibrated: Mapping[str, CalibratedEngine]
+    piloted: tuple[CalibratedEngine, ...] = ()
 
     @classmethod
-    def of_files(cls, files: Sequence[EnginesFile], priors: LearntPriors, hardware: HardwareCatalogue) -> "Engines":
-        """Engines of several files; of two for one deployment the later counts."""
-        found = {deployment_key(engine.deployment): engine for file in files for engine in file.engines}
-        return cls(priors, hardware, found)
+    def of_file(cls, file: EnginesFile, priors: LearntPriors, hardware: HardwareCatalogue) -> "Engines":
+        """The engines of a file; of two for one deployment the first counts."""
+        found = {deployment_key(engine.deployment): engine for engine in reversed(file.engines)}
+        return cls(priors, hardware, found, tuple(engine for engine in file.engines if engine.pilots))
 
     def of(self, row: pl.DataFrame, spec: ModelSpec) -> Engine | None:
         """The engine fitted to the deployment of one row of ``serving_points``; None where there is none."""
-        said = self.calibrated.get(key_of_row(row))
+        said = self._said_of(row.row(0, named=True))
         return None if said is None else engine_of(said, deployment_facts(row, spec, self.hardware))
 
     def expected_of(self, row: pl.DataFrame, spec: ModelSpec) -> Engine:
@@ -45,10 +49,10 @@ class Engines:
         facts = deployment_facts(row, spec, self.hardware)
         return prior_engine(facts, self.priors.prior(facts.traits))
 
-
-def key_of_row(row: pl.DataFrame) -> str:
-    """The key of the deployment that a row of ``serving_points`` is of."""
-    return deployment_key(row.select(deployment_columns()).row(0, named=True))
+    def _said_of(self, row: Mapping[str, Any]) -> CalibratedEngine | None:
+        alike = (engine for engine in self.piloted if is_same_deployment(row, engine.deployment))
+        own = self.calibrated.get(deployment_key({name: row[name] for name in deployment_columns()}))
+        return next(alike, own)
 
 
 def deployment_key(deployment: Mapping[str, Any]) -> str:

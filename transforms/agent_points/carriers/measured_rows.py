@@ -47,12 +47,12 @@ class EngineRows:
 
     def served(self, work_of: Callable[[Engine, Indices], Work]) -> Served:
         """How each row's engine serves some work, which may differ from row to row."""
-        found = Served(*(np.full(len(self.rows), np.nan) for _ in range(5)))
+        found = {name: np.full(len(self.rows), np.nan) for name in Served.__dataclass_fields__}
         for engine, places in self.by_engine():
             served = serve(work_of(engine, places), engine.facts, values_of(engine.fitted.logs))
-            for name in Served.__dataclass_fields__:
-                getattr(found, name)[places] = getattr(served, name)
-        return found
+            for name, values in found.items():
+                values[places] = getattr(served, name)
+        return Served(**found)
 
     def by_engine(self) -> list[tuple[Engine, Indices]]:
         """Each engine with the places of its rows."""
