@@ -26,7 +26,7 @@ def unmeasured_loads(measured: Array) -> dict[float, str]:
     """Whole numbers of requests in flight beside the measured ones, each ``between`` them or ``beyond``.
 
     >>> unmeasured_loads(np.array([4.0, 8.0]))
-    {5.0: 'between', 6.0: 'between', 10.0: 'beyond', 12.0: 'beyond', 16.0: 'beyond'}
+    {5.0: 'between', 6.0: 'between', 9.0: 'beyond', 11.0: 'beyond', 13.0: 'beyond', 16.0: 'beyond'}
     """
     loads = np.unique(measured[np.isfinite(measured)])
     ends = np.append(loads, HIGHEST * loads[-1])
