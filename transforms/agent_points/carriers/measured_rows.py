@@ -1,4 +1,4 @@
-"""Rows of load generators, which state no scheduler: carried by the step model of their deployment (MODEL 5.2).
+"""Rows of load generators, which state no scheduler: carried by the step model of their deployment (model.md 5.2).
 
 Where the deployment is calibrated its engine says what the turns take (``CalibratedRows``). Elsewhere the row is
 carried by the ratio of what an engine of its kind would take at both workloads (``StepModelRatio``): overheads, which
