@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from pipelines.reading.read_inputs import FileAccount, Inputs
+    from pipelines.reading.judged_files import FileAccount
+    from pipelines.reading.read_inputs import Inputs
 
 
 def check_command(

@@ -10,7 +10,7 @@ import polars as pl
 
 from pipelines.reading.catalogues import load_hardware, load_models
 from pipelines.reading.inputs import find_files
-from pipelines.reading.read_inputs import judged_files
+from pipelines.reading.judged_files import judged_files
 from transforms.calibration.deployments import Deployment, deployment_columns, deployments
 from transforms.calibration.fit import fit
 from transforms.calibration.prior import Example, typical_prior

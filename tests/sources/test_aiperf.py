@@ -7,7 +7,8 @@ import pytest
 
 from pipelines.reading.catalogues import load_hardware, load_models
 from pipelines.reading.inputs import find_files
-from pipelines.reading.read_inputs import FileAccount, read_inputs
+from pipelines.reading.judged_files import FileAccount
+from pipelines.reading.read_inputs import read_inputs
 from tests.sources.results import AIPERF_CSV, FACTS, RUN, aiperf_summary, input_file, perf_metrics, row_of
 from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError

@@ -10,7 +10,8 @@ import pytest
 
 from pipelines.reading.catalogues import load_hardware, load_models
 from pipelines.reading.inputs import FoundFile, find_files
-from pipelines.reading.read_inputs import Inputs, judged_files, read_inputs
+from pipelines.reading.judged_files import judged_files
+from pipelines.reading.read_inputs import Inputs, read_inputs
 from schemas.sidecar import Sidecar
 from transforms.serving_points.judge import judge_rows
 from transforms.sources.formats import read_file
@@ -91,7 +92,8 @@ class TestForms:
         path = tmp_path / "benchmarks.json.gz"
         path.write_bytes(gzip.compress(json.dumps([API_ROW]).encode()))
         (outcome,) = judged_files([FoundFile(path, path.name)], load_hardware(), load_models())
-        assert (outcome.account.format, outcome.account.rows_accepted) == ("inferencex", 1)
+        (account,) = outcome.accounts
+        assert (account.format, account.rows_accepted) == ("inferencex", 1)
 
     def test_rows_that_are_no_objects(self) -> None:
         good, bad = judged([API_ROW, 7, None, "\ud800"])

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from pipelines.reading.inputs import MAX_FILE_BYTES, MAX_SIDECAR_BYTES, find_files, open_file
-from pipelines.reading.read_inputs import MAX_REASON_CHARACTERS, read_inputs
+from pipelines.reading.judged_files import MAX_REASON_CHARACTERS
+from pipelines.reading.read_inputs import read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from tests.sources.results import AIPERF_CSV, input_file
 from tests.sources.test_aiconfigurator import MTP_TEXT, beside
@@ -191,7 +192,7 @@ def test_a_reason_is_never_the_file_itself(tmp_path: Path, monkeypatch: pytest.M
     def refuse(_: object) -> object:
         raise FileRejectedError("x" * 10**6)
 
-    monkeypatch.setattr("pipelines.reading.read_inputs.read_file", refuse)
+    monkeypatch.setattr("pipelines.reading.judged_files.read_file", refuse)
     (tmp_path / "a.csv").write_text("a")
     inputs = read_inputs(find_files([tmp_path]), HardwareCatalogue(()), ModelCatalogue(()))
     assert inputs.accounts[0].rejected_reason == "x" * MAX_REASON_CHARACTERS + "..."

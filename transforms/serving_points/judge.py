@@ -28,13 +28,20 @@ def judge_rows(
     hardware: HardwareCatalogue,
     models: ModelCatalogue,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The file's serving points and its quarantined rows; every row is in one of the two.
-
-    ``rows`` has the shape of ``transforms/sources/rows.py``. Serving points have the columns of the
-    table ``serving_points``; a point that stands twice in the file is still there twice.
-    """
+    """``judge_rows_of_files`` of one file."""
     named = rows.with_columns(source_file=pl.lit(path), tool_version=pl.lit(tool_version, pl.String))
-    resolved = _fill_formats(resolve_names(named, hardware, models), models)
+    return judge_rows_of_files(named, hardware, models)
+
+
+def judge_rows_of_files(
+    rows: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The serving points and the quarantined rows of some files; every row is in one of the two.
+
+    ``rows`` has the shape of ``transforms/sources/rows.py``, and ``source_file`` and ``tool_version``. Serving points
+    have the columns of the table ``serving_points``; a point that stands twice in the files is still there twice.
+    """
+    resolved = _fill_formats(resolve_names(rows, hardware, models), models)
     judged = flag_rows(resolved, row_rules())
     judged = flag_above_peak(judged, hardware, models)
     bad = judged.filter(pl.col("reason").is_not_null()).select(_QUARANTINE)

@@ -23,12 +23,21 @@ def judge_agentic(
     hardware: HardwareCatalogue,
     models: ModelCatalogue,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The file's agent runs and its quarantined ones; ``runs`` has the shape of ``sources/agentic.py``."""
+    """``judge_agentic_of_files`` of one file."""
+    named = runs.with_columns(source_file=pl.lit(path), tool_version=pl.lit(tool_version, pl.String))
+    return judge_agentic_of_files(named, hardware, models)
+
+
+def judge_agentic_of_files(
+    runs: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The agent runs and the quarantined ones of some files.
+
+    ``runs`` has the shape of ``sources/agentic.py``, and ``source_file`` and ``tool_version``.
+    """
     named = runs.with_columns(
         pl.col("hardware_name").alias("prefill_hardware_name"),
         pl.col("hardware_name").alias("decode_hardware_name"),
-        source_file=pl.lit(path),
-        tool_version=pl.lit(tool_version, pl.String),
         **{f"{pool}_{name}": pl.lit(1) for pool in ("prefill", "decode") for name in ("pp", "cp")},
     )
     gpus = named["gpus_per_replica"]
