@@ -121,8 +121,8 @@ class InputOptions(BaseModel):
     models: Path | None = Field(default=None, description="Your own model catalogue, beside the shipped one.")
     calibrate: bool = Field(
         default=True,
-        description="Fit an engine to each measured deployment with two rows or more; without, measured rows are "
-        "carried by ratio.",
+        description="Fit an engine to each measured deployment with two rows or more (default), or carry measured rows "
+        "by ratio.",
     )
     engines: Path | None = Field(
         default=None, description="Engines that `calibrate --out FILE` wrote: of a deployment they come first."

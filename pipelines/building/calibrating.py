@@ -37,6 +37,6 @@ def calibrate_points(
     return EnginesFile(engines=tuple(engines))
 
 
-def engine_library(file: EnginesFile, hardware: HardwareCatalogue) -> Engines:
+def engine_library(file: EnginesFile, hardware: HardwareCatalogue, models: ModelCatalogue) -> Engines:
     """The engines of a build or a release, and what is expected of all others."""
-    return Engines.of_file(file, load_priors(), hardware)
+    return Engines.of_file(file, load_priors(), hardware, models)

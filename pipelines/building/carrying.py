@@ -99,7 +99,7 @@ def carry_partition(
 ) -> Iterator[Carried]:
     """The partition at each scenario."""
     spec = models.get(partition.model)
-    prepared = prepare_points(partition.points, spec, hardware, engine_library(engines, hardware))
+    prepared = prepare_points(partition.points, spec, hardware, engine_library(engines, hardware, models))
     for scenario in scenarios:
         yield _carry_to(Setting(scenario_under(scenario, options), spec, hardware, options), prepared)
 

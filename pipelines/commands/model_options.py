@@ -89,7 +89,8 @@ def _parameter(model: "type[BaseModel]", name: str) -> tuple[str, Any, Any]:
     most: Any = next((limit.le for limit in limits if isinstance(limit, Le)), None)
     if as_given.factor != 1.0:
         default, least, most = (None if end is None else end / as_given.factor for end in (default, least, most))
-    declared = f"{option}/--no-{option.removeprefix('--')}" if kind == bool | None else option
+    may_be_switched_off = kind == bool | None or default is True
+    declared = f"{option}/--no-{option.removeprefix('--')}" if may_be_switched_off else option
     information = typer.Option(
         declared,
         help=described.description,

@@ -81,7 +81,7 @@ class Turns:
     def _prepare(self, hardware: str, model: str) -> PreparedPoints:
         contents = self._contents
         points = contents.read("serving_points", [hardware], model)
-        engines = engine_library(contents.engines, contents.hardware)
+        engines = engine_library(contents.engines, contents.hardware, contents.models)
         return prepare_points(points, contents.models.get(model), contents.hardware, engines)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from schemas.catalogue import HardwareCatalogue
+from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.engines import CalibratedEngine, EnginesFile
 from schemas.models import ModelSpec
 from transforms.agentic.runs import is_same_deployment
@@ -16,6 +16,7 @@ from transforms.calibration.engine import Engine, prior_engine
 from transforms.calibration.facts import deployment_facts
 from transforms.calibration.prior import LearntPriors
 from transforms.calibration.report import engine_of
+from transforms.calibration.sharing import architectures
 
 
 @dataclass(frozen=True)
@@ -25,19 +26,24 @@ class Engines:
     >>> engines.of(row, spec)          # the engine that was fitted to the row's deployment, or None
     >>> engines.expected_of(row, spec) # what other deployments let expect of it
 
-    ``piloted``: those fitted to agent runs too, which may not state versions and settings.
+    ``alike``: the model that stands for each one's architecture; models of one share engines. ``piloted``: those fitted
+    to agent runs too, which may not state versions and settings.
     """
 
     priors: LearntPriors
     hardware: HardwareCatalogue
+    alike: Mapping[str, str]
     calibrated: Mapping[str, CalibratedEngine]
     piloted: tuple[CalibratedEngine, ...] = ()
 
     @classmethod
-    def of_file(cls, file: EnginesFile, priors: LearntPriors, hardware: HardwareCatalogue) -> "Engines":
+    def of_file(
+        cls, file: EnginesFile, priors: LearntPriors, hardware: HardwareCatalogue, models: ModelCatalogue
+    ) -> "Engines":
         """The engines of a file; of two for one deployment the first counts."""
-        found = {deployment_key(engine.deployment): engine for engine in reversed(file.engines)}
-        return cls(priors, hardware, found, tuple(engine for engine in file.engines if engine.pilots))
+        alike = architectures(models)
+        found = {deployment_key(engine.deployment, alike): engine for engine in reversed(file.engines)}
+        return cls(priors, hardware, alike, found, tuple(engine for engine in file.engines if engine.pilots))
 
     def of(self, row: pl.DataFrame, spec: ModelSpec) -> Engine | None:
         """The engine fitted to the deployment of one row of ``serving_points``; None where there is none."""
@@ -50,20 +56,22 @@ class Engines:
         return prior_engine(facts, self.priors.prior(facts.traits))
 
     def _said_of(self, row: Mapping[str, Any]) -> CalibratedEngine | None:
-        alike = (engine for engine in self.piloted if is_same_deployment(row, engine.deployment))
-        own = self.calibrated.get(deployment_key({name: row[name] for name in deployment_columns()}))
-        return next(alike, own)
+        piloted = (each for each in self.piloted if is_same_deployment(row, each.deployment, self.alike))
+        own = self.calibrated.get(deployment_key({name: row[name] for name in deployment_columns()}, self.alike))
+        return next(piloted, own)
 
 
-def deployment_key(deployment: Mapping[str, Any]) -> str:
-    """One text for each deployment. What is not told does not count, nor whether a number was read as whole.
+def deployment_key(deployment: Mapping[str, Any], alike: Mapping[str, str]) -> str:
+    """One text for each deployment of an architecture.
 
-    >>> deployment_key({"tp": 8, "pp": 1.0, "setting": None})
-    '{"pp": 1.0, "tp": 8.0}'
+    What is not told does not count, nor whether a number was read as whole.
+
+    >>> deployment_key({"model": "deepseek-r1", "tp": 8, "setting": None}, {"deepseek-r1": "deepseek-v3"})
+    '{"model": "deepseek-v3", "tp": 8.0}'
     """
     told = {
         name: value if isinstance(value, str | bool) else float(value)
         for name, value in deployment.items()
         if value is not None
     }
-    return json.dumps(told, sort_keys=True)
+    return json.dumps({**told, "model": alike.get(deployment["model"], deployment["model"])}, sort_keys=True)

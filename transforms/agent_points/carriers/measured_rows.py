@@ -43,7 +43,7 @@ class EngineRows:
     def in_flight(self) -> Array:
         """Requests in flight of a replica: the load generator's slots, else throughput times latency."""
         reported = self.rows["concurrency_reported"]
-        return np.where(np.isfinite(reported), reported, self.rows["in_flight_requests"])
+        return np.asarray(np.where(np.isfinite(reported), reported, self.rows["in_flight_requests"]))
 
     def served(self, work_of: Callable[[Engine, Indices], Work]) -> Served:
         """How each row's engine serves some work, which may differ from row to row."""

@@ -41,7 +41,7 @@ def fitted() -> EnginesFile:
 
 
 def library(file: EnginesFile) -> Engines:
-    return engine_library(file, load_hardware())
+    return engine_library(file, load_hardware(), load_models())
 
 
 def carried(engines: Engines | None, scenario: str = "code-agent", served: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -163,7 +163,16 @@ def test_each_workload_has_the_loads_of_all() -> None:
 
 
 def test_a_deployment_is_found_whether_numbers_were_read_as_whole_or_not() -> None:
-    assert deployment_key({"tp": 8, "pp": 1.0, "setting": None}) == deployment_key({"pp": 1, "tp": 8.0})
+    whole = deployment_key({"model": "m", "tp": 8, "pp": 1.0, "setting": None}, {})
+    assert whole == deployment_key({"pp": 1, "tp": 8.0, "model": "m"}, {})
+
+
+def test_models_of_one_architecture_share_an_engine() -> None:
+    """Rows named Llama 3.3 70B, on the engine that was fitted to those of Llama 3.1 70B."""
+    named = rows().with_columns(model=pl.lit("llama-3-3-70b"))
+    shared = Setting(article_scenario(), load_models().get("llama-3-3-70b"), load_hardware(), engines=library(fitted()))
+    ours, theirs = carry_points(named, shared), carried(library(fitted()))
+    assert ours["turn_latency_ms"].to_list() == theirs["turn_latency_ms"].to_list()
 
 
 def test_an_engine_from_a_file_is_the_engine() -> None:
