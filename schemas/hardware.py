@@ -40,6 +40,7 @@ class Hardware(BaseModel):
     scale_up_bytes_per_s: PositiveFloat = Field(description="one direction, GPU to the scale-up network")
     scale_out_bytes_per_s: PositiveFloat = Field(description="one direction, GPU to the network between nodes")
     host_link_bytes_per_s: PositiveFloat = Field(description="one direction, GPU to host memory")
+    tdp_w: PositiveFloat | None = Field(default=None, description="what one GPU draws at most, its TDP or TBP, watts")
     sources: dict[str, str] = Field(default_factory=dict, description="figure -> where it was read")
 
     @field_validator("sources")
@@ -57,7 +58,7 @@ class Hardware(BaseModel):
         """Every figure of this entry by the name that ``sources`` uses, rates as ``flops_per_s.bf16``."""
         plain: dict[str, Any] = self.model_dump(exclude={"slug", "name", "vendor", "aliases", "sources", "flops_per_s"})
         rates = {f"flops_per_s.{name}": rate for name, rate in self.flops_per_s if rate is not None}
-        return plain | rates
+        return {name: figure for name, figure in plain.items() if figure is not None} | rates
 
     def compute_flops_per_s(self, weight_dtype: str) -> float:
         """Dense FLOP/s per GPU for weights of this format (model.md 3).

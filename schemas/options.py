@@ -18,19 +18,21 @@ IdleKv = Literal["resident", "dropped", "offloaded"]
 OverCapacity = Literal["wait", "thrash"]
 RooflinePreset = Literal["calibrated", "article"]
 Backend = Literal["trtllm", "vllm", "sglang"]
+Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
 
 
 @dataclass(frozen=True)
 class GivenAs:
     """How a person gives a field where that is not its own name and unit: ``wait_s`` as minutes, for example.
 
-    ``factor``: what one of the person's units is in the field's.
+    ``factor``: what one of the person's units is in the field's. ``formerly``: a name that the option had before.
     """
 
     name: str | None = None
     factor: float = 1.0
     metavar: str | None = None
     environment: str | None = None
+    formerly: str | None = None
 
 
 def _lengths(text: str) -> str:
@@ -262,12 +264,16 @@ class PlanLimits(BaseModel):
 
     model_config = ConfigDict(title="Limits", extra="forbid", frozen=True)
 
+    max_ttft_s: Annotated[float | None, GivenAs("max_ttft", metavar="S")] = Field(
+        default=None, description="Longest time to the first token of a turn, seconds."
+    )
     max_turn_latency_s: Annotated[float | None, GivenAs("max_turn_latency", metavar="S")] = Field(
-        default=None, description="Longest mean latency of a turn, seconds."
+        default=None, description="Longest latency of a turn, seconds."
     )
     max_task_time_s: Annotated[float | None, GivenAs("max_task_time", metavar="S")] = Field(
-        default=None, description="Longest mean time of a task, pauses counted."
+        default=None, description="Longest time of a task, seconds, pauses counted."
     )
-    min_tokens_per_s_per_user: Annotated[float | None, GivenAs(metavar="X")] = Field(
-        default=None, description="Least output tokens of a turn over its latency."
-    )
+    min_tokens_per_s_per_user: Annotated[
+        float | None, GivenAs("min_speed", metavar="X", formerly="min_tokens_per_s_per_user")
+    ] = Field(default=None, description="Least output tokens of a turn over its latency.")
+    at: Statistic = Field(default="mean", description="Where the limits hold: at the mean, or at a percentile.")

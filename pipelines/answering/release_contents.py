@@ -100,9 +100,11 @@ class ReleaseContents:
     def read(self, table: str, hardware: Sequence[str], model: str, scenario: str | None = None) -> pl.DataFrame:
         """The table's partitions of the hardware, model and scenario, in the table's columns.
 
-        Empty where there is none. Raises ``UserError`` where the release is of a version with other columns.
+        Columns that came after the release are NULL. Empty where there is no partition. Raises ``UserError`` where the
+        release lacks columns that always say something.
         """
         columns = TABLES[table].field_names
+        later = {field.name: pl.lit(None, field.dtype) for field in TABLES[table].fields if field.nullable}
         frames = []
         for slug in hardware:
             keys = {"hardware": slug, "model": model} | ({} if scenario is None else {"scenario": scenario})
@@ -110,8 +112,10 @@ class ReleaseContents:
             for path in self._glob(table, f"{folder}/*.parquet"):
                 frame = read_file(path)
                 frame = frame.with_columns(pl.lit(value).alias(key) for key, value in keys.items())
-                if missing := set(columns) - set(frame.columns):
-                    raise self._too_old(table, min(missing))
+                missing = set(columns) - set(frame.columns)
+                if without := missing - set(later):
+                    raise self._too_old(table, min(without))
+                frame = frame.with_columns(later[name].alias(name) for name in missing)
                 frames.append(frame.select(columns))
         if frames:
             return pl.concat(frames)

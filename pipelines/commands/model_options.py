@@ -91,8 +91,10 @@ def _parameter(model: "type[BaseModel]", name: str) -> tuple[str, Any, Any]:
         default, least, most = (None if end is None else end / as_given.factor for end in (default, least, most))
     may_be_switched_off = kind == bool | None or default is True
     declared = f"{option}/--no-{option.removeprefix('--')}" if may_be_switched_off else option
+    former = () if as_given.formerly is None else ("--" + as_given.formerly.replace("_", "-"),)
     information = typer.Option(
         declared,
+        *former,
         help=described.description,
         metavar=as_given.metavar,
         envvar=as_given.environment,

@@ -1,8 +1,8 @@
-"""`agent-pareto plan`: the fewest GPUs that serve a number of agents within limits."""
+"""`agent-pareto plan`: GPUs for a number of agents or tasks, or the agents that GPUs serve, within limits."""
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,7 +11,8 @@ from pipelines.commands.shared_options import (
     DEFAULT_LAKE,
     HardwareOption,
     LakeOption,
-    ModelOption,
+    PriceListOption,
+    PriceOption,
     RecordsFormatOption,
     ScenarioOption,
     WeightsOption,
@@ -20,37 +21,13 @@ from pipelines.commands.shared_options import (
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from transforms.planning.limits import Limits, Loop
+    from pipelines.answering.release_contents import ReleaseContents
+    from schemas.scenarios import Scenario
+    from transforms.planning.launch import Launcher
+    from transforms.planning.limits import Limits
+    from transforms.planning.question import Question
 
-_LIMIT_OPTIONS = {
-    "turn_latency": "--max-turn-latency",
-    "task_time": "--max-task-time",
-    "tokens_per_s_per_user": "--min-tokens-per-s-per-user",
-}
-_HEADERS = (
-    "hardware", "GPUs", "replicas", "replica", "weights", "KV", "engine", "sessions\neach", "turn\ns", "task\ns",
-    "tokens/s\nper user", "tasks/h", "KV\nused", "limit", "more\nsessions", "error", "by",
-)  # fmt: skip
-_CAPTION = (
-    "Figures of the fuller replicas, tasks/h of all. more sessions: what these GPUs can take beyond; error: expected\n"
-    "mean error of the turn latency. KV used: sessions over those that memory can serve; only KV that must be in\n"
-    "memory counts, which is that of turns in flight where idle KV may be evicted (lru)."
-)
-#: What the column ``limit`` says, as far as the table has it.
-_LIMITS_IN_WORDS = {
-    "one_replica": "a single replica does; there are no fewer",
-    "cache_hit_rate": "the cache's hit rate falls between this row of the table and the next, nothing is read between",
-    "table_range": "the table's rows end there",
-    "kv_memory": "GPU memory holds the KV of no more",
-    "decode_kv_memory": "memory of the decode pool holds the KV of no more",
-    "prefill_kv_memory": "memory of the prefill pool holds the KV of no more",
-    "host_memory": "host memory holds the idle KV of no more",
-    "turn_latency": "more would be slower than --max-turn-latency",
-    "task_time": "more would take longer than --max-task-time",
-    "tokens_per_s_per_user": "more would be slower than --min-tokens-per-s-per-user",
-}
-_ROOFLINE = "roofline"
-_DO_NOT_RANK = "~ roofline: what peak rates allow; do not rank these rows against rows by tables."
+ModelsOption = Annotated[list[str], typer.Option("--model", help="Model: slug or alias; may be repeated.")]
 
 
 class TakesPlanLimits(CommandOfModels):
@@ -64,122 +41,97 @@ class TakesPlanLimits(CommandOfModels):
 
 def plan_command(
     context: typer.Context,
-    sessions: Annotated[int, typer.Option("--sessions", min=1, max=10**9, help="Concurrent agents to serve.")],
-    model: ModelOption,
+    model: ModelsOption,
     scenario: ScenarioOption,
+    sessions: Annotated[
+        int | None, typer.Option("--sessions", min=1, max=10**9, help="Concurrent agents to serve: how many GPUs?")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=1, max=10**7, help="GPUs that there are: how many agents?")
+    ] = None,
+    tasks_per_hour: Annotated[
+        float | None, typer.Option("--tasks-per-hour", help="Tasks to complete an hour: how many GPUs?")
+    ] = None,
     hardware: HardwareOption = None,
+    mode: Annotated[
+        Literal["agg", "disagg"] | None, typer.Option("--mode", help="Aggregated or disaggregated replicas alone.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option("--engine", help="This engine alone: vllm, sglang, trtllm.")] = None,
     weight_dtype: WeightsOption = None,
+    kv_dtype: Annotated[str | None, typer.Option("--kv-dtype", help="KV in this precision alone, fp8 say.")] = None,
+    price: PriceOption = None,
+    prices: PriceListOption = None,
+    emit: Annotated[
+        Literal["vllm", "sglang", "trtllm", "dynamo"] | None,
+        typer.Option("--emit", help="Print the launch of the best answer for this engine, in place of the table."),
+    ] = None,
     lake: LakeOption = DEFAULT_LAKE,
     output_format: RecordsFormatOption = "table",
 ) -> None:
-    """Find the fewest GPUs of each hardware that serve so many agents, and what stops fewer.
+    """Find the fewest GPUs that serve so many agents or tasks, or the most agents on so many GPUs, and what stops more.
 
-    Sessions are spread evenly over replicas of one configuration. The limits hold on the fuller replicas; nothing is
-    taken beyond what a table covers or memory holds. Hardware that cannot do it is listed with the reason and the
-    nearest value that would do. Exit code 1 where none can.
+    Give one of --sessions, --gpus and --tasks-per-hour. Sessions are spread evenly over replicas of one configuration.
+    The limits hold on the fuller replicas; nothing is taken beyond what a table covers or memory holds. Hardware that
+    cannot do it is listed with the reason and the nearest value that would do. With prices the cheapest comes first.
+    Exit code 1 where none can.
     """
+    from pipelines.answering.plan_rows import ROW_COLUMNS, Asked, plan_rows
+    from pipelines.answering.prices import priced
     from pipelines.answering.release_contents import open_contents
-    from pipelines.commands.output import print_records
-    from schemas.errors import UserError
-    from schemas.options import PlanLimits
-    from transforms.planning.fewest_gpus import COLUMNS, fewest_gpus
-    from transforms.planning.limits import Limits, Loop
 
-    limits = Limits(**given(context, PlanLimits).model_dump())
-    for name, value in given(context, PlanLimits):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise UserError(f"{option_name(PlanLimits, name)} {value}: must be a finite number above 0.")
+    question, limits = _question(sessions, gpus, tasks_per_hour), _limits(context)
     contents = open_contents(lake)
-    slug, agents = contents.model_slug(model), contents.scenario(scenario)
-    loop = Loop(agents.turns, agents.think_time_s, agents.output_tokens_per_turn)
-    points = contents.read_precision("agent_points", hardware or (), slug, agents.slug, weight_dtype)
-    plans = fewest_gpus(points, sessions, limits, loop, contents.options.closed_loop).to_dicts()
-    for row in plans:
-        row["reason"] = None if row["feasible"] else reason_in_words(row, limits, loop)
-    if output_format == "table":
-        _print_table(plans)
+    agents = contents.scenario(scenario)
+    catalogue = priced(contents.hardware, price or (), prices)
+    filters = {"serving_mode": mode, "backend": engine, "kv_dtype": kv_dtype, "weight_dtype": weight_dtype}
+    only = {name: value for name, value in filters.items() if value is not None}
+    asked = Asked(question, limits, hardware or (), only)
+    slugs = list(dict.fromkeys(contents.model_slug(name) for name in model))
+    rows = [row for slug in slugs for row in plan_rows(contents, catalogue, slug, agents, asked)]
+    feasible = [row for row in rows if row["feasible"]]
+    if emit is not None and feasible:
+        print(_launch(feasible[0], emit, contents, agents))
+    elif output_format == "table":
+        from pipelines.answering.plan_table import print_plans
+
+        print_plans(rows, question, limits.at)
     else:
-        print_records(plans, (*COLUMNS, "reason"), output_format)
-    if not any(row["feasible"] for row in plans):
+        from pipelines.commands.output import print_records
+
+        print_records(rows, ROW_COLUMNS, output_format)
+    if not feasible:
         raise typer.Exit(1)
 
 
-def reason_in_words(row: dict[str, Any], limits: "Limits", loop: "Loop") -> str:
-    """Why hardware has no plan, and the nearest value that would do where there is one."""
-    from transforms.planning.limits import at_latency
+def _question(sessions: int | None, gpus: int | None, tasks_per_hour: float | None) -> "Question":
+    from transforms.planning.question import Question
 
-    reason, tp = row["infeasible_reason"], row["least_tp_that_fits"]
-    if reason == "turn_latency":
-        fastest_s = row["least_turn_latency_s"]
-        missed = [name for name, allowed_s in limits.turn_latencies_s(loop).items() if allowed_s < fastest_s]
-        nearest = " ".join(
-            f"{_LIMIT_OPTIONS[name]} {_rounded(at_latency(name, fastest_s, loop), up=not name.startswith('tokens'))}"
-            for name in missed
-        )
-        return f"Its fastest configuration takes {fastest_s:.4g} s a turn; {nearest} would do."
-    sentences = {
-        "weights_do_not_fit": "The weights do not fit on any of its configurations"
-        + ("." if tp is None else f": a rank needs at least {tp} GPUs."),
-        "context_too_long": "The scenario's longest context is beyond what the model can take.",
-        "replica_larger_than_cluster": "Every replica is larger than the cluster of the build (--cluster-gpus).",
-        "kv_capacity": "Memory holds the KV of no session.",
-        "kv_capacity_below_table": "Memory holds fewer sessions than its tables begin at.",
-        "host_memory_capacity": "Host memory holds the idle KV of no session.",
-        "fewer_sessions_than_table": "So many sessions cannot be spread so that each replica is within its tables and "
-        f"memory; --sessions {row['least_sessions']} would do.",
-        "table_range": "No whole number of sessions lies within its tables.",
-    }
-    return sentences.get(reason, f"None of its points can be run: {reason}.")
+    if sum(asked is not None for asked in (sessions, gpus, tasks_per_hour)) != 1:
+        raise typer.BadParameter("give one of --sessions N, --gpus N and --tasks-per-hour N.")
+    if tasks_per_hour is not None and not 0 < tasks_per_hour <= 1e12:
+        raise typer.BadParameter(f"--tasks-per-hour {tasks_per_hour}: must be a finite number above 0.")
+    return Question(sessions, tasks_per_hour, gpus)
 
 
-def _rounded(value: float, up: bool) -> str:
-    """Four digits, on the side that still does."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 3)
-    whole = math.ceil(value / step) if up else math.floor(value / step)
-    return f"{whole * step:.10g}"
+def _limits(context: typer.Context) -> "Limits":
+    from schemas.errors import UserError
+    from schemas.options import PlanLimits
+    from transforms.planning.limits import Limits
+
+    for name, value in given(context, PlanLimits):
+        if isinstance(value, float) and not (math.isfinite(value) and value > 0):
+            raise UserError(f"{option_name(PlanLimits, name)} {value}: must be a finite number above 0.")
+    return Limits(**given(context, PlanLimits).model_dump())
 
 
-def _print_table(plans: list[dict[str, Any]]) -> None:
-    from pipelines.terminal import print_table
+def _launch(row: Mapping[str, Any], launcher: "Launcher", contents: "ReleaseContents", scenario: "Scenario") -> str:
+    """The launch of a plan, its first comment the plan itself."""
+    from transforms.cache import constant_hit_rate
+    from transforms.planning.launch import deployment_of, launch
 
-    feasible = [row for row in plans if row["feasible"]]
-    if feasible:
-        print_table(_HEADERS, (_cells(row) for row in feasible), caption=legend(feasible))
-    for row in plans:
-        if not row["feasible"]:
-            print(f"{row['hardware']}: {row['reason']}")
-
-
-def legend(plans: list[dict[str, Any]]) -> str:
-    """What stands under a table of these plans."""
-    limits = {row["binding_limit"] for row in plans}
-    said = [f"  {name}: {text}" for name, text in _LIMITS_IN_WORDS.items() if name in limits]
-    lines = [_CAPTION, "limit: what stops a replica from taking more sessions, so that fewer GPUs do not do.", *said]
-    if len({row["transfer_method"] == _ROOFLINE for row in plans}) == 2:
-        lines.append(_DO_NOT_RANK)
-    return "\n".join(lines)
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    from pipelines.commands.shapes import shape_of
-
-    used, error = row["kv_utilization_fraction"], row["expected_error_fraction"]
-    return [
-        row["hardware"],
-        f"{row['gpus']:,}",
-        f"{row['replicas']:,}",
-        shape_of(row),
-        row["weight_dtype"],
-        row["kv_dtype"],
-        row["backend"],
-        f"{row['sessions_per_replica']:,}",
-        f"{row['turn_latency_ms'] / 1e3:.3g}",
-        f"{row['task_time_s']:.3g}",
-        f"{row['e2e_tokens_per_s_per_user']:.3g}",
-        f"{row['tasks_per_hour']:,.0f}" if row["tasks_per_hour"] >= 100 else f"{row['tasks_per_hour']:.3g}",
-        "-" if used is None else f"{100 * used:.0f} %",
-        row["binding_limit"],
-        f"{row['headroom_sessions']:,}",
-        "-" if error is None else f"{100 * error:.1f} %",
-        f"~ {_ROOFLINE}" if row["transfer_method"] == _ROOFLINE else row["transfer_method"],
-    ]
+    aliases = contents.models.get(row["model"]).aliases
+    checkpoint = next((alias for alias in aliases if "/" in alias), None)
+    deployment = deployment_of(row, checkpoint, scenario.peak_context_tokens, constant_hit_rate(scenario) > 0)
+    plan = f"# {row['sessions']:,} sessions on {row['gpus']:,} GPUs {row['hardware']}: {row['configuration']}"
+    shebang, rest = launch(deployment, launcher).split("\n", 1)
+    return f"{shebang}\n{plan}\n{rest}"

@@ -21,3 +21,10 @@ WeightsOption = Annotated[
 RecordsFormatOption = Annotated[
     Literal["table", "json", "csv"], typer.Option("--format", help="json and csv give every figure and digit.")
 ]
+PriceOption = Annotated[
+    list[str] | None,
+    typer.Option("--price", metavar="GPU=USD", help="US dollars for one GPU and hour; may be repeated: h200=3.50."),
+]
+PriceListOption = Annotated[
+    Path | None, typer.Option("--prices", help="Your price list (YAML), in place of the release's.")
+]

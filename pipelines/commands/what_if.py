@@ -128,7 +128,7 @@ def _best(contents: "ReleaseContents", points: "pl.DataFrame", model: str, scena
 
 
 def _records(comparisons: "list[Comparison]") -> list[dict[str, Any]]:
-    from pipelines.commands.shapes import shape_of
+    from pipelines.answering.shapes import shape_of
     from transforms.planning.what_if import FIGURES, OPERATING_FIGURES, change_percent
 
     records = []
@@ -202,7 +202,7 @@ def _changes_in_words(before: "Scenario", after: "Scenario", first_turn: str | N
 
 
 def _cells(comparison: "Comparison") -> list[str]:
-    from pipelines.commands.shapes import shape_of
+    from pipelines.answering.shapes import shape_of
     from transforms.planning.what_if import FIGURES, change_percent
 
     before, after = comparison.before, comparison.after

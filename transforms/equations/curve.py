@@ -67,6 +67,29 @@ def sessions_at_wall(
     return minimum(parked_limit, root, sessions_1)
 
 
+def load_of_most_turns(
+    in_flight_0: Number, latency_0_s: Number, in_flight_1: Number, latency_1_s: Number, think_time_s: Number
+) -> Number:
+    """``b`` between two rows at which sessions complete most turns; the row at an end where that is best.
+
+    With ``R = a + m*b`` and C of the arrival theorem ``C/(R + Z) = (b - 1)/R + 1/(R + Z)``, which rises while
+    ``((R + Z)/R)^2 > m/(a + m)``: it has a maximum where R alone, ``a + m``, is less than m, at
+    ``R = Z/(sqrt(m/(a + m)) - 1)``.
+
+    From (2, 1 s) to (4, 5 s) R = 2*b - 3, which has none: alone it is below zero, and two in flight are best. From
+    (2, 3 s) to (10, 19 s) R = 2*b - 1 and Z = 2 s: R = 2/(sqrt(2) - 1) = 4.83 s, b = 2.91.
+    """
+    slope = (latency_1_s - latency_0_s) / _not_zero(in_flight_1 - in_flight_0)
+    at_zero = latency_0_s - slope * in_flight_0
+    alone = at_zero + slope
+    steepness = sqrt(slope / where(alone > 0.0, alone, 1.0) * where(slope > 0.0, 1.0, 0.0))
+    at_most = think_time_s / where(steepness > 1.0, steepness - 1.0, TINY)
+    inside = (at_most - at_zero) / where(slope > 0.0, slope, 1.0)
+    falls = (slope > 0.0) & (alone <= 0.0)
+    rises = (slope <= 0.0) | (steepness <= 1.0)
+    return where(falls, in_flight_0, where(rises, in_flight_1, maximum(in_flight_0, minimum(in_flight_1, inside))))
+
+
 def share_between(value: Number, low: Number, high: Number) -> Number:
     """How far a value lies from ``low`` to ``high``: 0 at the one, 1 at the other; 0 where both are one."""
     return where(high == low, 0.0, (value - low) / _not_zero(high - low))

@@ -1,9 +1,16 @@
-"""What a planner demands of a turn, as one limit on its latency."""
+"""What a planner demands: upper bounds on figures of a turn or a task, at the mean or a percentile."""
 
 from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from schemas.options import Statistic
 
 #: A figure on a limit itself must not fall over it by rounding.
 TOLERANCE = 1e-9
+#: Time per output token of a turn at a percentile, one over the speed that points have.
+_PER_TOKEN: Final = "_s_per_token"
 
 
 @dataclass(frozen=True)
@@ -16,40 +23,106 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """``column`` of an agent point, a straight line in the requests in flight between two rows, is ``most`` or less."""
+
+    name: str
+    column: str
+    most: float
+
+    def allows(self) -> pl.Expr:
+        """Whether a point keeps to it."""
+        return pl.col(self.column) <= self.most + abs(self.most) * TOLERANCE
+
+
+@dataclass(frozen=True)
 class Limits:
-    """Upper bounds of turn latency R and task time, a lower bound of output tokens a second; None: no such limit."""
+    """Longest TTFT, turn and task, in seconds, and least output tokens a second, at ``at``; None: no such limit."""
 
     max_turn_latency_s: float | None = None
     max_task_time_s: float | None = None
     min_tokens_per_s_per_user: float | None = None
+    max_ttft_s: float | None = None
+    at: Statistic = "mean"
 
-    def turn_latencies_s(self, loop: Loop) -> dict[str, float]:
-        """The longest turn that each limit allows, in seconds: N*(R + Z) and OSL/R turned round for R.
+    def bounds(self, scenario: Loop) -> tuple[Bound, ...]:
+        """The limits as bounds on columns. Of means, N*(R + Z) and OSL/R are turned round for R.
 
         A limit that no turn meets gives zero or less.
         """
-        allowed = {}
+        mean, at = self.at == "mean", self.at
+        bounds = []
         if self.max_turn_latency_s is not None:
-            allowed["turn_latency"] = self.max_turn_latency_s
+            bounds.append(Bound("turn_latency", turn_latency_column(at), 1e3 * self.max_turn_latency_s))
         if self.max_task_time_s is not None:
-            allowed["task_time"] = self.max_task_time_s / loop.turns - loop.think_time_s
+            longest_turn_s = self.max_task_time_s / scenario.turns - scenario.think_time_s
+            bounds.append(
+                Bound("task_time", "turn_latency_ms", 1e3 * longest_turn_s)
+                if mean
+                else Bound("task_time", task_time_column(at), self.max_task_time_s)
+            )
         if self.min_tokens_per_s_per_user is not None:
-            allowed["tokens_per_s_per_user"] = loop.output_tokens_per_turn / self.min_tokens_per_s_per_user
-        return allowed
+            least = self.min_tokens_per_s_per_user
+            bounds.append(
+                Bound("tokens_per_s_per_user", "turn_latency_ms", 1e3 * scenario.output_tokens_per_turn / least)
+                if mean
+                else Bound("tokens_per_s_per_user", f"{_PER_TOKEN}_{at}", 1.0 / least)
+            )
+        if self.max_ttft_s is not None:
+            bounds.append(Bound("ttft", ttft_column(at), 1e3 * self.max_ttft_s))
+        return tuple(bounds)
 
-    def tightest(self, loop: Loop) -> tuple[str | None, float]:
-        """The limit that is met first when turns get slower, and its turn latency; infinite without limits."""
-        allowed = self.turn_latencies_s(loop)
-        if not allowed:
-            return None, float("inf")
-        name = min(allowed, key=lambda limit: allowed[limit])
-        return name, allowed[name]
+    def as_given(self, bound: Bound, figure: float, scenario: Loop) -> float:
+        """The value of a bound's limit, in the unit of its option, that a figure of its column just meets."""
+        mean = self.at == "mean"
+        if bound.name == "task_time":
+            return scenario.turns * (figure / 1e3 + scenario.think_time_s) if mean else figure
+        if bound.name == "tokens_per_s_per_user":
+            return scenario.output_tokens_per_turn / (figure / 1e3) if mean else 1.0 / figure
+        return figure / 1e3
 
 
-def at_latency(limit: str, turn_latency_s: float, loop: Loop) -> float:
-    """The value of a limit that a turn latency just meets."""
-    return {
-        "turn_latency": turn_latency_s,
-        "task_time": loop.turns * (turn_latency_s + loop.think_time_s),
-        "tokens_per_s_per_user": loop.output_tokens_per_turn / turn_latency_s,
-    }[limit]
+def turn_latency_column(at: Statistic) -> str:
+    """The turn latency, in ms, at a statistic."""
+    return "turn_latency_ms" if at == "mean" else f"turn_latency_{at}_ms"
+
+
+def ttft_column(at: Statistic) -> str:
+    """The TTFT, in ms, at a statistic."""
+    return "ttft_ms" if at == "mean" else f"ttft_{at}_ms"
+
+
+def task_time_column(at: Statistic) -> str:
+    """The task time, in s, at a statistic."""
+    return "task_time_s" if at == "mean" else f"task_time_{at}_s"
+
+
+def speed_column(at: Statistic) -> str:
+    """Output tokens of a turn over its latency at a statistic."""
+    return "e2e_tokens_per_s_per_user" if at == "mean" else f"e2e_tokens_per_s_per_user_{at}"
+
+
+def needed_columns(limits: Limits) -> tuple[str, ...]:
+    """The columns of agent points that tell what is asked at a percentile: the turn latency, and each limit's."""
+    asked = {
+        turn_latency_column(limits.at): True,
+        task_time_column(limits.at): limits.max_task_time_s is not None,
+        speed_column(limits.at): limits.min_tokens_per_s_per_user is not None,
+        ttft_column(limits.at): limits.max_ttft_s is not None,
+    }
+    return tuple(column for column, needed in asked.items() if needed)
+
+
+def figures_at(at: Statistic, columns: list[str]) -> tuple[str, ...]:
+    """The figures at a percentile that are read between rows, of those that the points have; none at the mean."""
+    if at == "mean":
+        return ()
+    named = (turn_latency_column(at), ttft_column(at), task_time_column(at), f"{_PER_TOKEN}_{at}")
+    return tuple(name for name in named if name in columns)
+
+
+def add_time_per_token(points: pl.DataFrame, at: Statistic) -> pl.DataFrame:
+    """The points with the time per output token at a percentile, straight between rows where its inverse is not."""
+    if at == "mean" or speed_column(at) not in points.columns:
+        return points
+    return points.with_columns((1.0 / pl.col(speed_column(at))).alias(f"{_PER_TOKEN}_{at}"))

@@ -1,6 +1,6 @@
 """Curves of published agent points, cut into pieces between neighbouring rows, and their figures at any load there."""
 
-from typing import Final
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -18,10 +18,7 @@ from transforms.agent_points.sessions import stations
 from transforms.configurations import SCHEDULE_ID, schedule_number
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import along
-from transforms.planning.limits import TOLERANCE
-
-#: Figures that are straight lines in the requests in flight between two rows.
-_LINES: Final = (*TURN_FIGURES, "sessions", IN_FLIGHT)
+from transforms.planning.limits import TOLERANCE, Bound
 
 
 def add_curves(points: pl.DataFrame) -> pl.DataFrame:
@@ -40,8 +37,10 @@ def add_curves(points: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def segments(points: pl.DataFrame) -> pl.DataFrame:
+def segments(points: pl.DataFrame, figures: Sequence[str] = ()) -> pl.DataFrame:
     """The pieces of the curves on which a number of sessions has an answer, in the order of the load.
+
+    ``figures``: what is read on straight lines between rows beside the means of a turn.
 
     A piece is its lower row and, as ``_next_*``, its upper one; sessions lie between ``_from`` and ``_to``. A row at
     a batch of one serves fewer sessions as well as its own: it has a piece of its own below it. Rows that cannot be
@@ -49,11 +48,12 @@ def segments(points: pl.DataFrame) -> pl.DataFrame:
     joins them.
     """
     c = pl.col
+    lines = (*TURN_FIGURES, *figures, "sessions", IN_FLIGHT)
     rows = points.filter(~c("interpolated")).with_columns(_stations=stations(), **{IN_FLIGHT: in_flight_per_station()})
-    rows = with_next(rows, SCHEDULE_ID, (*_LINES, "_sound", "cache_hit_rate")).with_row_index("_rank")
+    rows = with_next(rows, SCHEDULE_ID, (*lines, "_sound", "cache_hit_rate")).with_row_index("_rank")
     rows = rows.with_columns(c("_rank").cast(pl.Int64))
     alone = rows.filter(c("_first") & (c("batch_per_rank") <= 1) & c("_sound")).with_columns(
-        *(c(name).alias(next_name(name)) for name in _LINES),
+        *(c(name).alias(next_name(name)) for name in lines),
         _from=pl.lit(0.0), _to=c("sessions"), _rank=c("_rank") - 1, _cliff=pl.lit(False),
     )  # fmt: skip
     next_is_sound = c("_next_sound").fill_null(False)
@@ -62,44 +62,55 @@ def segments(points: pl.DataFrame) -> pl.DataFrame:
     # a row by itself, or before a cliff of its cache, is a piece without length
     joined = next_is_sound & ~c("_cliff")
     pairs = pairs.with_columns(
-        pl.when(joined).then(next_name(name)).otherwise(name).alias(next_name(name)) for name in _LINES
+        pl.when(joined).then(next_name(name)).otherwise(name).alias(next_name(name)) for name in lines
     )
     pairs = pairs.filter(c("_sound") & (c("_next_sessions") >= c("sessions")))
     pairs = pairs.with_columns(_from=c("sessions"), _to=c("_next_sessions"))
     return pl.concat([alone.select(pairs.columns), pairs]).sort(SCHEDULE_ID, "_rank")
 
 
-def within_latency(pieces: pl.DataFrame, limit_s: float, think_time_s: float, preset: loop.ClosedLoop) -> pl.DataFrame:
-    """The parts of the pieces on which a turn takes at most ``limit_s`` and memory holds the sessions.
+def within(pieces: pl.DataFrame, bounds: Sequence[Bound], think_time_s: float, preset: loop.ClosedLoop) -> pl.DataFrame:
+    """The parts of the pieces on which all bounds hold and memory holds the sessions.
 
-    Narrows ``_from`` and ``_to``; ``_stop`` says what ends a part above: latency, memory, the cache or the table.
+    Narrows ``_from`` and ``_to``; ``_stop`` says what ends a part above: a bound by its name, memory, cache or table.
     """
     c = pl.col
-    low_ms, high_ms, limit_ms = c("turn_latency_ms"), c("_next_turn_latency_ms"), limit_s * 1e3
-    share = (limit_ms - low_ms) / (high_ms - low_ms)
-    b_at_limit = along(c(IN_FLIGHT), c(next_name(IN_FLIGHT)), share)
-    rho = loop.activity_fraction(limit_s, think_time_s)
-    crossing = loop.sessions_that_fill(b_at_limit, rho, c("_stations"), preset)
-    allowed = limit_ms * (1 + TOLERANCE)
-    cut_above, cut_below = (low_ms <= allowed) & (high_ms > allowed), (low_ms > allowed) & (high_ms <= allowed)
-    parts = pieces.filter(pl.min_horizontal(low_ms, high_ms) <= allowed) if limit_s > 0 else pieces.clear()
-    parts = parts.with_columns(
-        _from=pl.when(cut_below).then(pl.max_horizontal("_from", crossing)).otherwise("_from"),
-        _to=pl.when(cut_above).then(pl.min_horizontal("_to", crossing)).otherwise("_to"),
-        _stop=pl.when(cut_above)
-        .then(pl.lit("latency"))
-        .when("_cliff")
-        .then(pl.lit("cache"))
-        .otherwise(pl.lit("table")),
-    )
+    parts = pieces.with_columns(_stop=pl.when("_cliff").then(pl.lit("cache")).otherwise(pl.lit("table")))
+    for bound in bounds:
+        parts = _within_bound(parts, bound, think_time_s, preset)
     return parts.with_columns(
         _stop=pl.when(c("_cap") <= c("_to")).then(pl.lit("memory")).otherwise("_stop"),
         _to=pl.min_horizontal("_to", "_cap"),
     ).filter(c("_from") <= c("_to") * (1 + TOLERANCE))
 
 
+def _within_bound(parts: pl.DataFrame, bound: Bound, think_time_s: float, preset: loop.ClosedLoop) -> pl.DataFrame:
+    c = pl.col
+    if bound.most <= 0:
+        return parts.clear()
+    low, high = c(bound.column), c(next_name(bound.column))
+    share = (bound.most - low) / (high - low)
+    b_at_bound = along(c(IN_FLIGHT), c(next_name(IN_FLIGHT)), share)
+    latency_s = along(c("turn_latency_ms"), c(next_name("turn_latency_ms")), share) / 1e3
+    rho = loop.activity_fraction(latency_s, think_time_s)
+    crossing = loop.sessions_that_fill(b_at_bound, rho, c("_stations"), preset)
+    allowed = bound.most * (1 + TOLERANCE)
+    cut_above = (low <= allowed) & (high > allowed) & (crossing < c("_to"))
+    cut_below = (low > allowed) & (high <= allowed)
+    return parts.filter(pl.min_horizontal(low, high) <= allowed).with_columns(
+        _from=pl.when(cut_below).then(pl.max_horizontal("_from", crossing)).otherwise("_from"),
+        _to=pl.when(cut_above).then(crossing).otherwise("_to"),
+        _stop=pl.when(cut_above).then(pl.lit(bound.name)).otherwise("_stop"),
+    )
+
+
 def solve(
-    pieces: pl.DataFrame, wanted: pl.DataFrame, sessions: str, think_time_s: float, preset: loop.ClosedLoop
+    pieces: pl.DataFrame,
+    wanted: pl.DataFrame,
+    sessions: str,
+    think_time_s: float,
+    preset: loop.ClosedLoop,
+    figures: Sequence[str] = (),
 ) -> pl.DataFrame:
     """The rows of ``wanted`` (a curve and a column of ``sessions``) with the figures of the curve at that load.
 
@@ -119,4 +130,6 @@ def solve(
         .sort("_asked", "_rank")
         .unique("_asked", keep="first", maintain_order=True)
     )
-    return at_sessions(found, TURN_FIGURES, think_time_s, preset).drop("_asked", *(next_name(name) for name in _LINES))
+    read = (*TURN_FIGURES, *figures)
+    following = (next_name(name) for name in (*read, "sessions", IN_FLIGHT))
+    return at_sessions(found, read, think_time_s, preset).drop("_asked", *following)

@@ -14,6 +14,8 @@ from pipelines.commands.model_options import option_name
 from schemas.errors import UserError
 from schemas.options import BuildOptions, PlanLimits, RunOptions, ScenarioChanges
 
+#: Names that options had before, and keep.
+FORMER_NAMES = {"min_tokens_per_s_per_user": ("--min-tokens-per-s-per-user",)}
 OPTIONS = [
     (command, model, name)
     for command, models in {
@@ -47,7 +49,7 @@ def parsed(*arguments: str) -> tuple[BuildOptions, RunOptions]:
 def test_each_field_is_an_option_with_its_description(command: str, model: type[BaseModel], name: str) -> None:
     named: Any = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]
     (option,) = (option for option in named.get_params(typer.Context(named)) if option.name == name)
-    assert option.opts == [option_name(model, name)]
+    assert option.opts == [option_name(model, name), *FORMER_NAMES.get(name, ())]
     assert option.help == model.model_fields[name].description
     assert re.fullmatch(r"[\w/].+[.)]", option.help)
 

@@ -9,11 +9,12 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
+from pipelines.answering.plan_table import legend
 from pipelines.cli import app
-from pipelines.commands.plan import legend
 from schemas.errors import UserError
 from schemas.options import BuildOptions
 from tests.pipelines.builds import CANDIDATES, build
+from transforms.planning.question import Question
 
 ARGS = ("--model", "llama-3.1-8b", "--scenario", "code-agent")
 
@@ -63,17 +64,27 @@ def test_the_legend_explains_what_the_table_has(lake: Path) -> None:
     assert "  one_replica: a single replica does; there are no fewer" in said
     assert "KV used: sessions over those that memory can serve;" in said
     assert "cache_hit_rate" not in said
-    by_table = {"binding_limit": "cache_hit_rate", "transfer_method": "transfer"}
-    by_roofline = {"binding_limit": "kv_memory", "transfer_method": "roofline"}
-    assert "  cache_hit_rate: the cache's hit rate falls between this row of the table" in legend([by_table])
-    assert "one_replica" not in legend([by_table])
-    assert "do not rank" not in legend([by_table]) + legend([by_roofline])
-    assert legend([by_table, by_roofline]).splitlines()[-1].startswith("~ roofline: what peak rates allow; do not rank")
+    unpriced: dict[str, object] = {
+        "low": None,
+        "expected_error_fraction": None,
+        "kwh_per_task": None,
+        "usd_per_month": None,
+    }
+    by_table: dict[str, object] = {"binding_limit": "cache_hit_rate", "transfer_method": "transfer", **unpriced}
+    by_roofline: dict[str, object] = {"binding_limit": "kv_memory", "transfer_method": "roofline", **unpriced}
+
+    def said_of(*rows: dict[str, object]) -> str:
+        return legend(rows, Question(sessions=40), "mean")
+
+    assert "  cache_hit_rate: the cache's hit rate falls between this row of the table" in said_of(by_table)
+    assert "one_replica" not in said_of(by_table)
+    assert "USD" not in said_of(by_table, by_roofline)
+    assert "USD: all these GPUs, 730 hours a month, busy or not." in said_of({**by_table, "usd_per_month": 1.0})
 
 
 def test_the_nearest_values_do(lake: Path) -> None:
     """Where nothing is fast enough the options named are enough, for the hardware that named them."""
-    limits = ("--max-turn-latency", "0.1", "--max-task-time", "4.5", "--min-tokens-per-s-per-user", "1000")
+    limits = ("--max-turn-latency", "0.1", "--max-task-time", "4.5", "--min-speed", "1000")
     result = run(lake, "--sessions", "50", *limits, "--format", "json")
     assert result.exit_code == 1
     for row in json.loads(result.stdout):
@@ -90,8 +101,13 @@ def test_what_is_wrong_is_said(lake: Path, tmp_path: Path) -> None:
         (("--hardware", "h300"), "The lake has no hardware 'h300'. Did you mean 'h100-sxm' or 'h200-sxm'?"),
         (("--hardware", "b200"), "The lake has no hardware 'b200'. It has: h100-sxm, h200-sxm."),
         (("--weight-dtype", "fp4"), "The lake has no point of llama-3-1-8b with weights in fp4 on h100-sxm, h200-sxm."),
+        (("--price", "h200"), "--price h200: give a GPU and US dollars an hour of one, h200=3.50 say."),
+        (("--price", "h300=2"), "Unknown hardware 'h300'."),
+        (("--price", "h200=2", "--price", "h200-sxm=3"), "are of one GPU: give one of them."),
+        (("--engine", "vlm"), "The lake has no point of llama-3-1-8b with engine 'vlm'. It has: trtllm."),
+        (("--min-speed", "5", "--at", "p99"), "has no e2e_tokens_per_s_per_user_p99: ask --at mean or --at p90"),
         (("--max-turn-latency", "nan"), "--max-turn-latency nan: must be a finite number above 0."),
-        (("--min-tokens-per-s-per-user", "0"), "must be a finite number above 0."),
+        (("--min-speed", "0"), "must be a finite number above 0."),
     ):
         error = run(lake, "--sessions", "5", *args).exception
         assert isinstance(error, UserError)
@@ -112,3 +128,84 @@ def test_a_release_of_another_version(lake: Path, tmp_path: Path) -> None:
     error = run(copy, "--sessions", "5").exception
     assert isinstance(error, UserError)
     assert "Run `agent-pareto build` on the lake again." in str(error)
+
+
+def rows_of(lake: Path, *args: str) -> list[dict[str, object]]:
+    result = run(lake, *args, "--format", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)  # type: ignore[no-any-return]
+
+
+def test_the_two_directions_meet(lake: Path) -> None:
+    """So many GPUs as a plan asks for hold what it was asked for and its headroom, and no more."""
+    limits = ("--hardware", "h200", "--max-turn-latency", "2", "--at", "p90", "--kv-dtype", "bf16")
+    (plan,) = rows_of(lake, "--sessions", "500", *limits)
+    (most,) = rows_of(lake, "--gpus", str(plan["gpus"]), *limits)
+    assert float(str(most["sessions"])) >= 500
+    assert float(str(most["turn_latency_s"])) <= 2
+    (least,) = rows_of(lake, "--sessions", str(most["sessions"]), *limits)
+    assert least["gpus"] == most["gpus"]
+    (more,) = rows_of(lake, "--sessions", str(int(str(most["sessions"])) + 1), *limits)
+    assert float(str(more["gpus"])) > float(str(most["gpus"]))
+    (tasks,) = rows_of(lake, "--tasks-per-hour", str(most["tasks_per_hour"]), *limits)
+    assert float(str(tasks["gpus"])) <= float(str(most["gpus"]))
+    assert float(str(tasks["tasks_per_hour"])) >= float(str(most["tasks_per_hour"])) * (1 - 1e-9)
+
+
+def test_money(lake: Path, tmp_path: Path) -> None:
+    """GPUs x USD x 730 hours a month, over the tasks of an hour; the cheapest first; a single price before a list."""
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(
+        "prices:\n"
+        "  - {hardware: h100, usd_per_gpu_hour: 2.0, source: made up, date: 2026-11-01}\n"
+        "  - {hardware: h200, usd_per_gpu_hour: 3.0, source: made up, date: 2026-11-01}\n"
+    )
+    usd = {"h100-sxm": 2.0, "h200-sxm": 90.0}
+    rows = rows_of(lake, "--sessions", "500", "--prices", str(prices), "--price", "H200=90")
+    assert [row["hardware"] for row in rows] == ["h100-sxm", "h200-sxm"]
+    for row in rows:
+        an_hour = usd[str(row["hardware"])] * float(str(row["gpus"]))
+        tasks = float(str(row["tasks_per_hour"]))
+        assert row["usd_per_month"] == pytest.approx(730 * an_hour)
+        assert row["usd_per_task"] == pytest.approx(an_hour / tasks)
+        assert row["usd_per_million_output_tokens"] == pytest.approx(1e6 * an_hour / (tasks * 8 * 128))
+        # 700 W a GPU
+        assert row["kwh_per_task"] == pytest.approx(0.7 * float(str(row["gpus"])) / tasks)
+        assert row["tasks_per_hour_per_mw"] == pytest.approx(1e6 * tasks / (700 * float(str(row["gpus"]))))
+    dear = rows_of(lake, "--sessions", "500", "--price", "h100=80", "--price", "h200=1")
+    assert [row["hardware"] for row in dear] == ["h200-sxm", "h100-sxm"]
+
+
+def test_one_question_at_a_time(lake: Path) -> None:
+    assert run(lake).exit_code == 2
+    assert run(lake, "--sessions", "5", "--gpus", "8").exit_code == 2
+    assert run(lake, "--tasks-per-hour", "0").exit_code == 2
+    alone = run(lake, "--gpus", "8", "--max-turn-latency", "0.001", "--format", "json")
+    assert alone.exit_code == 1
+    assert "--max-turn-latency" in json.loads(alone.stdout)[0]["reason"]
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_a_table_fits_the_terminal(lake: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for args in (("--sessions", "500", "--price", "h200=3"), ("--gpus", "8", "--max-ttft", "0.3", "--at", "mean")):
+        result = run(lake, *args)
+        assert result.exit_code == 0, result.output
+        assert max(map(len, result.stdout.splitlines())) <= columns
+        assert "h200-sxm" in result.stdout
+    assert ("Not shown in so narrow a terminal" in result.stdout) is (columns < 200)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "dynamo"])
+def test_a_launch(lake: Path, engine: str) -> None:
+    (row,) = rows_of(lake, "--sessions", "500", "--hardware", "h200")
+    script = run(lake, "--sessions", "500", "--hardware", "h200", "--emit", engine).stdout
+    assert f"# 500 sessions on {row['gpus']} GPUs h200-sxm: {row['configuration']}" in script
+    assert "meta-llama/" in script
+    assert ("CHECK: the plan's figures are of trtllm" in script) is (engine in ("vllm", "sglang"))
+    assert "NOT KNOWN" in script
+    # all sessions of a replica in flight at once, to the end of a task
+    each = str(row["sessions_per_replica"])
+    most = {"vllm": f"--max-num-seqs {each}", "sglang": f"--max-running-requests {each}"}
+    assert most.get(engine, f"max_batch_size: {each}") in script
+    assert "20524" in script

@@ -21,8 +21,9 @@ from tests.transforms.factory import (
 from tests.transforms.planning.curves import BY_HAND, PAUSE_S, curve
 from transforms.configurations import CONFIGURATION
 from transforms.equations import closed_loop as loop
-from transforms.planning.fewest_gpus import fewest_gpus
-from transforms.planning.limits import Limits, Loop, at_latency
+from transforms.planning.curves import Curves
+from transforms.planning.limits import Limits, Loop
+from transforms.planning.question import Question, answer
 
 #: N = 4, Z = 2 s, OSL = 30.
 LOOP = Loop(4.0, PAUSE_S, 30.0)
@@ -30,7 +31,7 @@ NONE = Limits()
 
 
 def plan(points: pl.DataFrame, sessions: int, limits: Limits = NONE, scenario: Loop = LOOP) -> dict[str, object]:
-    (row,) = fewest_gpus(points, sessions, limits, scenario).to_dicts()
+    (row,) = answer(Curves.of_points(points, limits, scenario), Question(sessions=sessions)).to_dicts()
     return row
 
 
@@ -130,7 +131,8 @@ class TestByHand:
         """A larger replica that is faster wins where it needs no more GPUs."""
         slow, fast = curve(BY_HAND, 8), curve([(b, r / 4) for b, r in BY_HAND], 40, gpus=4)
         other = curve(BY_HAND, 2, hardware="b200")
-        rows = fewest_gpus(pl.concat([slow, fast, other]), 16, NONE, LOOP).to_dicts()
+        curves = Curves.of_points(pl.concat([slow, fast, other]), NONE, LOOP)
+        rows = answer(curves, Question(sessions=16)).to_dicts()
         assert [(row["hardware"], row["gpus"], row["tp"]) for row in rows] == [("h100-sxm", 4, 4), ("b200", 16, 2)]
         # slow: 6 and 5 on two replicas, 3 s; fast: C = 1 + 2/0.2 = 11 at b = 3, R = 1/2 s
         row = plan(pl.concat([slow, fast]), 11)
@@ -260,9 +262,11 @@ def test_between_rows_of_the_roofline(sessions: int) -> None:
 
 def test_limits_turned_round() -> None:
     limits = Limits(max_turn_latency_s=3.0, max_task_time_s=16.0, min_tokens_per_s_per_user=5.0)
-    allowed = limits.turn_latencies_s(LOOP)
-    assert allowed == {"turn_latency": 3.0, "task_time": 2.0, "tokens_per_s_per_user": 6.0}
-    assert limits.tightest(LOOP) == ("task_time", 2.0)
-    assert {name: at_latency(name, value, LOOP) for name, value in allowed.items()} == {
+    bounds = {bound.name: bound for bound in limits.bounds(LOOP)}
+    assert {bound.column for bound in bounds.values()} == {"turn_latency_ms"}
+    assert {name: bound.most / 1e3 for name, bound in bounds.items()} == {
+        "turn_latency": 3.0, "task_time": 2.0, "tokens_per_s_per_user": 6.0,
+    }  # fmt: skip
+    assert {name: limits.as_given(bound, bound.most, LOOP) for name, bound in bounds.items()} == {
         "turn_latency": 3.0, "task_time": 16.0, "tokens_per_s_per_user": 5.0,
     }  # fmt: skip

@@ -1,5 +1,7 @@
 """What agent points cost, where the GPUs of the replica have a price."""
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from schemas.catalogue import HardwareCatalogue
@@ -14,11 +16,15 @@ def usd_per_gpu_hour(hardware: HardwareCatalogue) -> pl.Expr:
     Counted are the GPUs of the replica for as long as they are rented, busy or not; idle GPUs of a cluster are not.
     The pools of a disaggregated replica have each their own price.
     """
-    prices = prices_of(hardware)
+    return mean_per_gpu(prices_of(hardware))
+
+
+def mean_per_gpu(figures: Mapping[str, float]) -> pl.Expr:
+    """A figure of hardware (slug -> figure) as the mean over the GPUs of a row's replica, NULL where one has none."""
     c = pl.col
     prefill, decode = (
-        c(f"{pool}_hardware").replace_strict(prices, default=None, return_dtype=pl.Float64)
-        if prices
+        c(f"{pool}_hardware").replace_strict(figures, default=None, return_dtype=pl.Float64)
+        if figures
         else pl.lit(None, pl.Float64)
         for pool in ("prefill", "decode")
     )
