@@ -1,7 +1,9 @@
 """`agent-pareto`: the command line. Each command lives in a module of ``pipelines/commands``."""
 
+import os
 import signal
 import sys
+from typing import Annotated, Final, TextIO
 
 import typer
 
@@ -27,6 +29,28 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"agent-pareto {version('agent-pareto')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """What GPUs deliver to AI agents: serving tables in, Pareto frontiers of agent workloads out.
+
+    Exit codes of every command: 0 an answer; 1 no answer, or input refused; 2 wrong use.
+    """
+
+
 app.command("build", cls=TakesBuildOptions)(build_command)
 app.command("check")(check_command)
 app.command("query")(query_command)
@@ -43,6 +67,10 @@ app.add_typer(models_app, name="models")
 app.add_typer(releases_app, name="releases")
 
 
+#: Exit code after Ctrl-C, as shells have it.
+INTERRUPTED: Final = 128 + signal.SIGINT
+
+
 class _TerminatedError(BaseException):
     """A termination signal has come; what is open is closed on the way out, as after Ctrl-C."""
 
@@ -51,11 +79,42 @@ def _terminate(number: int, frame: object) -> None:
     raise _TerminatedError
 
 
+def _file_of_output() -> tuple[int, int] | None:
+    """What standard output is; None where it is no file of the system's."""
+    try:
+        about = os.fstat(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return None
+    return about.st_dev, about.st_ino
+
+
+def _reader_is_gone(output: TextIO) -> bool:
+    """Writes what is left, and says whether nobody reads it; then nothing more is tried when Python ends."""
+    try:
+        output.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+        return True
+    except ValueError:  # closed
+        pass
+    return False
+
+
 def main() -> None:
     """Runs a command; what a user can mend is said in a sentence, with exit code 1."""
     signal.signal(signal.SIGTERM, _terminate)
+    output, file = sys.stdout, _file_of_output()
     try:
         app()
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            print("Interrupted. What was published stays; a lake's lock is given back.", file=sys.stderr)
+        # a reader that has enough, `head` say, is no error: what writes then puts another stream in its place
+        code = 0 if sys.stdout is not output or _file_of_output() != file else ended.code
+        sys.exit(0 if _reader_is_gone(output) else code)
+    except BrokenPipeError:
+        _reader_is_gone(output)
+        sys.exit(0)
     except _TerminatedError:
         print("Ended by a termination signal. What was published stays; a lake's lock is given back.", file=sys.stderr)
         sys.exit(128 + signal.SIGTERM)

@@ -96,7 +96,10 @@ def _print_columns(columns: Sequence[str], cells: list[list[str]], kept: Sequenc
     console = Console(highlight=False)
     natural = console.measure(table, options=console.options.update(width=10_000)).maximum
     console.width = natural if width is None else max(width, natural)
-    console.print(table)
+    with console.capture() as capture:
+        console.print(table)
+    # Rich would end the program where nobody reads on
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 def _print_records(columns: Sequence[str], cells: list[list[str]], width: int) -> None:

@@ -13,6 +13,7 @@ from schemas.errors import UserError
 from schemas.scenarios import Scenario
 from schemas.suggest import did_you_mean
 from transforms.agent_points.judgement.cost import mean_per_gpu, usd_per_gpu_hour
+from transforms.agent_points.rows.columns import TURN_FIGURES
 from transforms.planning.answers import COLUMNS, WATTS
 from transforms.planning.curves import Curves
 from transforms.planning.limits import Limits, Loop, needed_columns
@@ -21,6 +22,12 @@ from transforms.planning.question import KIND, Question, add_kind, answer, plans
 #: Columns of an answer's rows, as JSON and CSV have them.
 ROW_COLUMNS = (*COLUMNS, KIND, "configuration", "reason", "others")
 _MODE = "serving_mode"
+#: Columns of agent points without which there is no plan.
+_NEEDED = (
+    "point_id", _MODE, "gpus_per_replica", "weight_dtype", "batch_per_rank", "interpolated", "sessions",
+    "serving_requests_per_s", "cache_hit_rate", "max_sessions", "feasible", "infeasible_reason", "binding_limit",
+    "transfer_method", *TURN_FIGURES,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ def _points(
 ) -> pl.DataFrame:
     """The agent points that the answer may be made of, at the prices of the catalogue."""
     points = contents.read_precision(
-        "agent_points", asked.hardware, model, scenario.slug, asked.only.get("weight_dtype")
+        "agent_points", asked.hardware, model, scenario.slug, asked.only.get("weight_dtype"), _NEEDED
     )
     for column, value in asked.only.items():
         points = _only(points, column, value, model)

@@ -4,7 +4,7 @@ Reads the files of the partitions themselves: the views of all tables take a sec
 in seconds needs a few files of thousands.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,14 +97,23 @@ class ReleaseContents:
         there = self._glob("agent_points", f"hardware=*/model={model}")
         return [path.parent.name.removeprefix("hardware=") for path in there]
 
-    def read(self, table: str, hardware: Sequence[str], model: str, scenario: str | None = None) -> pl.DataFrame:
+    def read(
+        self,
+        table: str,
+        hardware: Sequence[str],
+        model: str,
+        scenario: str | None = None,
+        needed: Collection[str] | None = None,
+    ) -> pl.DataFrame:
         """The table's partitions of the hardware, model and scenario, in the table's columns.
 
         Columns that came after the release are NULL. Empty where there is no partition. Raises ``UserError`` where the
-        release lacks columns that always say something.
+        release lacks columns that are ``needed``: all that always say something, where none are named.
         """
         columns = TABLES[table].field_names
-        later = {field.name: pl.lit(None, field.dtype) for field in TABLES[table].fields if field.nullable}
+        nothing = {field.name: pl.lit(None, field.dtype).alias(field.name) for field in TABLES[table].fields}
+        if needed is None:
+            needed = {field.name for field in TABLES[table].fields if not field.nullable}
         frames = []
         for slug in hardware:
             keys = {"hardware": slug, "model": model} | ({} if scenario is None else {"scenario": scenario})
@@ -113,23 +122,29 @@ class ReleaseContents:
                 frame = read_file(path)
                 frame = frame.with_columns(pl.lit(value).alias(key) for key, value in keys.items())
                 missing = set(columns) - set(frame.columns)
-                if without := missing - set(later):
+                if without := missing & set(needed):
                     raise self._too_old(table, min(without))
-                frame = frame.with_columns(later[name].alias(name) for name in missing)
+                frame = frame.with_columns(nothing[name] for name in missing)
                 frames.append(frame.select(columns))
         if frames:
             return pl.concat(frames)
         return pl.DataFrame(schema={field.name: field.dtype for field in TABLES[table].fields})
 
     def read_precision(
-        self, table: str, named: Sequence[str], model: str, scenario: str | None, weight_dtype: str | None
+        self,
+        table: str,
+        named: Sequence[str],
+        model: str,
+        scenario: str | None,
+        weight_dtype: str | None,
+        needed: Collection[str] | None = None,
     ) -> pl.DataFrame:
         """As ``read``, of the hardware that the names mean and of one weight precision, where one is given.
 
         Raises ``UserError`` where named hardware, or all of it where none is named, lacks the precision.
         """
         hardware = self.hardware_slugs(named, model)
-        points = self.read(table, hardware, model, scenario)
+        points = self.read(table, hardware, model, scenario, needed)
         if weight_dtype is None:
             return points
         chosen = points.filter(weight_dtype=weight_dtype)

@@ -3,7 +3,10 @@
 from collections.abc import Collection
 
 from schemas.errors import UserError
-from schemas.suggest import did_you_mean
+from schemas.suggest import did_you_mean, nearest_few
+
+#: So many names are listed in a message; of more only the nearest.
+FEW = 8
 
 
 def slug_in_lake(slugs: Collection[str], name: str, meant: str | None, kind: str) -> str:
@@ -14,6 +17,11 @@ def slug_in_lake(slugs: Collection[str], name: str, meant: str | None, kind: str
     for slug in (name, meant):
         if slug is not None and slug in slugs:
             return slug
+    there = sorted(slugs)
+    if len(there) <= FEW:
+        raise UserError(f"The lake has no {kind} {name!r}.{did_you_mean(name, there)} It has: {', '.join(there)}.")
+    near = nearest_few(name, there) or there[:3]
     raise UserError(
-        f"The lake has no {kind} {name!r}.{did_you_mean(name, sorted(slugs))} It has: {', '.join(sorted(slugs))}."
+        f"The lake has no {kind} {name!r}. Nearest of {len(there)}: {', '.join(near)}; all of them: "
+        f'agent-pareto query "select distinct {kind} from agent_points".'
     )
