@@ -14,7 +14,7 @@ from transforms.calibration.parameters import Array
 
 #: The memory that the catalogue says of Llama-3.1-70B in FP8 on four H200, KV in 16 bits.
 MEMORY_TOKENS = 1_390_000.0
-TRUTH: Array = parameters(step_s=8e-3, prefill_fraction=0.4, attention_ratio=0.3, kv_read_fraction=0.6)
+TRUTH: Array = parameters(step_s=8e-3, prefill_fraction=0.4, attention_fraction=0.12, kv_read_fraction=0.6)
 REPLAY = Replay(
     sessions=1.0, duration_s=1_800.0, input_tokens=60_000.0, output_tokens=600.0, reused_fraction=0.96, turns=60.0,
     pauses=PauseDistribution.empirical(-12.0 * np.log1p(-(np.arange(32) + 0.5) / 32)), context_spread=0.4,

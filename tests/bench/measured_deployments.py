@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from pipelines.reading.catalogues import load_hardware, load_models
@@ -13,7 +14,9 @@ from pipelines.reading.inputs import find_files
 from pipelines.reading.judged_files import judged_files
 from transforms.calibration.deployments import Deployment, deployment_columns, deployments
 from transforms.calibration.fit import fit
+from transforms.calibration.parameters import place
 from transforms.calibration.prior import Example, typical_prior
+from transforms.calibration.refusals import refusals
 
 SHARED: Final = Path(os.environ.get("AGENT_PARETO_SHARED", Path(__file__).parents[3] / "shared"))
 MEASURED: Final = SHARED / "tables" / "measured"
@@ -56,5 +59,12 @@ def known_deployments(points: pl.DataFrame, model: str, workloads: int = 2) -> I
             continue
         named = {name: value for name, value in deployment.identity.items() if name not in _OF_A_DATE}
         key = "|".join(str(value) for value in named.values())
-        fitted = fit(deployment.measured, deployment.facts, typical_prior())
-        yield Known(key, rows["hardware"][0], deployment, Example(key, deployment.facts.traits, fitted.logs))
+        facts, measured = deployment.facts, deployment.measured
+        refused = [row for row, _, _ in refusals(measured, facts.disaggregated)]
+        used = np.delete(np.arange(len(measured)), refused)
+        if not len(used):
+            continue
+        attention = place("attention_fraction")
+        fitted = fit(measured.take(used), facts, typical_prior())
+        example = Example(key, facts.traits, fitted.logs, float(fitted.covariance[attention, attention]))
+        yield Known(key, rows["hardware"][0], deployment, example)

@@ -110,7 +110,7 @@ def long_prompt_errors(folder: Path, known: Sequence[Known]) -> Iterator[tuple[s
         used = np.array([row for row in short if row not in refused], np.intp)
         if len(used) < 2 or not len(long):
             continue
-        target = Known(facts.spec.slug, rows["hardware"][0], deployment, Example("", facts.traits, np.empty(0)))
+        target = Known(facts.spec.slug, rows["hardware"][0], deployment, Example("", facts.traits, np.empty(0), 0.0))
         fitted = fit(measured.take(used), facts, priors.prior(facts.traits))
         nearest = [_nearest(measured, short, int(row)) for row in long]
         figures = {

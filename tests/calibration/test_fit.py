@@ -8,8 +8,8 @@ from tests.calibration.made import facts_of, grid, measured, parameters
 from transforms.calibration.engine import fit_engine, prior_engine
 from transforms.calibration.facts import Load
 from transforms.calibration.fit import fit, sensitivities
-from transforms.calibration.parameters import NAMES, values_of
-from transforms.calibration.prior import typical_prior
+from transforms.calibration.parameters import NAMES, TYPICAL, place, values_of
+from transforms.calibration.prior import FEWEST_OF_A_TRAIT, Example, learn_priors, typical_prior
 from transforms.calibration.step_model import Work, serve
 
 TRUTH = parameters(step_s=9e-3, weight_read_fraction=0.8, kv_read_fraction=0.4, wait_s=0.04, prefill_fraction=0.35)
@@ -79,3 +79,35 @@ def test_traits_never_seen_have_no_effect() -> None:
     unknown = priors.prior(("mode agg", "engine vllm", "engine of-tomorrow", "gpu of-tomorrow"))
     np.testing.assert_array_equal(known.logs, unknown.logs)
     assert all("deepseek" not in trait and "model" not in trait for trait in priors.effects["mode agg"])
+
+
+def test_attention_is_told_by_long_prompts_alone() -> None:
+    """Prompts of 4K leave attention as open as it was, so that bars at 100K are wide; a cold prompt settles it."""
+    facts, attention = facts_of(), place("attention_fraction")
+    truth = parameters(attention_fraction=0.1)
+    prior = load_priors().prior(facts.traits)
+    before = np.sqrt(prior.covariance[attention, attention])
+    short = fit_engine(measured(facts, truth, grid((1_000, 1_000), (4_000, 1_000))), facts, prior)
+    assert np.sqrt(short.fitted.covariance[attention, attention]) > 0.8 * before
+    cold = grid((100_000, 200), loads=(1,))
+    found, seen = short.predict(cold).latency_s, measured(facts, truth, cold).latency_s
+    assert found.low[0] < seen[0] < found.high[0]
+    long = fit_engine(measured(facts, truth, grid((4_000, 1_000), (64_000, 200), loads=(1, 4))), facts, prior)
+    assert np.exp(long.fitted.logs[attention]) == pytest.approx(0.1, rel=0.2)
+    assert np.sqrt(long.fitted.covariance[attention, attention]) < 0.4 * before
+    assert long.predict(cold).latency_s.value[0] == pytest.approx(seen[0], rel=0.1)
+
+
+def test_what_few_deployments_have_in_common_is_no_trait() -> None:
+    """One strange deployment says nothing of its engine; several do."""
+    usual, strange = TYPICAL, TYPICAL + np.log(3.0)
+
+    def learnt(number: int) -> float:
+        others = [Example(f"usual {at}", ("mode agg", "engine known"), usual, 0.3) for at in range(40)]
+        odd = [Example(f"odd {at}", ("mode agg", "engine odd"), strange, 0.3) for at in range(number)]
+        priors = learn_priors([*others, *odd])
+        one = priors.prior(("mode agg", "engine odd")).logs - priors.prior(("mode agg", "engine unheard of")).logs
+        return float(one[place("step_s")])
+
+    assert learnt(FEWEST_OF_A_TRAIT - 1) == 0.0
+    assert learnt(FEWEST_OF_A_TRAIT) > 0.3

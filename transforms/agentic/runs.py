@@ -19,7 +19,7 @@ from schemas.options import MappingOptions
 from schemas.tables import TABLES
 from transforms.agentic.replay import Replay, Server, most_in_memory, predict_replay, replay_at_hit_rate
 from transforms.cache import PauseDistribution
-from transforms.calibration.agents import AgentSteps, Pilot, fit_pilots, long_context_prior
+from transforms.calibration.agents import AgentSteps, Pilot, fit_pilots
 from transforms.calibration.deployments import Refused, deployment_columns
 from transforms.calibration.engine import BAND_DEVIATIONS
 from transforms.calibration.facts import Facts, deployment_facts
@@ -220,7 +220,7 @@ def fit_runs(pilots: Sequence[AgentRun], facts: Facts, prior: Prior, standard: F
     """The engine of a deployment from pilots, and from its standard rows where it has any."""
     known = standard or Fitted(expected_logs(prior, facts), prior.covariance)
     told = [pilot for run in pilots if (pilot := run.pilot) is not None]
-    return fit_pilots(told, facts, long_context_prior(known)) if told else known
+    return fit_pilots(told, facts, Prior(known.logs, known.covariance)) if told else known
 
 
 def predicted(

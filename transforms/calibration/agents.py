@@ -20,9 +20,6 @@ from transforms.calibration.step_model import Work, prefill_s, step_s
 
 #: Spreads of the logarithms of what a run reports.
 _SPREADS: Final = {"throughput": 0.06, "latency": 0.08, "tpot": 0.10, "ttft": 0.35}
-#: Attention of long prefills differs so much from engine to engine (standard deviation of the logarithm): shares of
-#: 0.05 to 0.36 of peak were seen under agents.
-LONG_ATTENTION_SPREAD: Final = 0.8
 _STEP: Final = 1e-3
 
 
@@ -69,15 +66,6 @@ class Pilot:
     turn_latency_s: float
     tpot_ms: float | None = None
     ttft_s: float | None = None
-
-
-def long_context_prior(fitted: Fitted) -> Prior:
-    """What standard rows say of an engine, as expected of agents: attention of long prefills is hardly told by them."""
-    covariance = fitted.covariance.copy()
-    attention = place("attention_ratio")
-    covariance[attention, :] = covariance[:, attention] = 0.0
-    covariance[attention, attention] = LONG_ATTENTION_SPREAD**2
-    return Prior(fitted.logs, covariance)
 
 
 def fit_pilots(pilots: Sequence[Pilot], facts: Facts, prior: Prior) -> Fitted:

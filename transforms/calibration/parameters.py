@@ -32,7 +32,7 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
     "request_s": Parameter("s", 3e-5, 1.0, "each decoding request of a rank adds {:.3f} ms to a step", 1e3),
     "wait_s": Parameter("s", 0.07, 0.8, "{:.0f} ms of TTFT are spent outside the GPUs", 1e3),
     "prefill_fraction": Parameter("", 0.25, 0.6, "prefill runs at {:.0f} % of peak FLOP/s", 100),
-    "attention_ratio": Parameter("", 0.8, 0.5, "attention of a prefill runs at {:.2f} times the share of its products"),
+    "attention_fraction": Parameter("", 0.2, 0.8, "attention of a prefill runs at {:.0f} % of the 16-bit peak", 100),
     "displaced": Parameter("", 1.0, 0.3, "a prefill keeps decoding from running for {:.2f} times as long as it takes"),
     "queue": Parameter("", 0.5, 1.0, "prompts queue for {:.2f} times half of the root of the others' prefills"),
     "accepted_tokens": Parameter("", 2.2, 0.3, "a step yields {:.2f} tokens of a request"),

@@ -120,7 +120,7 @@ def untold(engine: Engine, prior: Prior) -> list[str]:
     names = [NAMES[at] for at in free if spread[at] > _UNTOLD * before[at]]
     said = []
     if engine.seen.longest_context < _LONG_PROMPT:
-        names = [name for name in names if name != "attention_ratio"]
+        names = [name for name in names if name != "attention_fraction"]
         said.append(
             f"attention at long contexts: the longest context measured has {engine.seen.longest_context:,.0f} tokens; "
             "one cold prompt of 32,000 tokens or more would tell"

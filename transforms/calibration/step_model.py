@@ -69,7 +69,7 @@ class Served:
 def prefill_s(work: Work, facts: Facts, p: dict[str, Array]) -> Array:
     """How long one prefill keeps a prefilling worker busy."""
     weights = facts.prefill_non_expert_read_s + facts.prefill_experts_read_s * work.experts_touched
-    products = (work.products_s + work.attention_s / p["attention_ratio"]) / p["prefill_fraction"]
+    products = work.products_s / p["prefill_fraction"] + work.attention_s / p["attention_fraction"]
     return products + weights / p["weight_read_fraction"]
 
 
