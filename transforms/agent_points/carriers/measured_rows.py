@@ -69,7 +69,7 @@ class EngineRows:
         for engine, places in self.by_engine():
             p, facts = values_of(engine.fitted.logs), engine.facts
             token[places] = facts.token_s / p["prefill_fraction"]
-            flop[places] = facts.attention_flop_s / (p["prefill_fraction"] * p["attention_ratio"])
+            flop[places] = facts.attention_flop_s / p["attention_fraction"]
         return token, flop
 
     def ttft_of_turns(self, mean_s: Array, workload: Workload) -> tuple[Array, Array, Array]:
