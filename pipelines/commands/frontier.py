@@ -1,12 +1,20 @@
 """`agent-pareto frontier`: one frontier as a table and a plot in the terminal."""
 
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines.commands.shared_options import DEFAULT_LAKE, LakeOption
+from pipelines.commands.shared_options import (
+    DEFAULT_LAKE,
+    LakeOption,
+    PriceListOption,
+    PriceOption,
+    RecordsFormatOption,
+)
 
 if TYPE_CHECKING:
     from pipelines.answering.figures import Kind
@@ -17,6 +25,7 @@ _COLUMNS = {
     "tasks_per_hour_per_gpu": "tasks/h\nper GPU",
     "e2e_tokens_per_s_per_user": "tokens/s\nper user",
     "usd_per_task": "USD\nper task",
+    "usd_per_million_output_tokens": "USD per M\ntokens out",
     "sessions": "sessions",
     "max_sessions": "sessions\nthat fit",
     "shape": "replica",
@@ -25,11 +34,21 @@ _COLUMNS = {
     "transfer_method": "by",
     "binding_limit": "limit",
 }
+#: How easily a column goes where the terminal is narrow, least important highest; others stay.
+_IMPORTANCE = {
+    "weight_dtype": 1, "shape": 2, "transfer_method": 3, "sessions": 4, "e2e_tokens_per_s_per_user": 5,
+    "usd_per_million_output_tokens": 6, "backend": 7, "binding_limit": 8, "max_sessions": 9,
+}  # fmt: skip
+_MONEY = ("usd_per_task", "usd_per_million_output_tokens")
+_IDENTITY = ("model", "scenario", "serving_mode", "gpus_per_replica")
 #: Endings of a figure's file, by its option.
 SUFFIXES: "dict[Kind, tuple[str, ...]]" = {"png": (".png",), "svg": (".svg",), "html": (".html", ".htm")}
 _SQL = """
     select hardware, model, scenario, scenario_name, weight_dtype, turn_latency_ms, tasks_per_hour_per_gpu,
-           e2e_tokens_per_s_per_user, usd_per_task, sessions, max_sessions, backend, transfer_method, binding_limit,
+           e2e_tokens_per_s_per_user, usd_per_task, usd_per_million_output_tokens, sessions, max_sessions,
+           backend, transfer_method,
+           binding_limit, serving_mode, gpus_per_replica, prefill_hardware, decode_hardware, prefill_workers,
+           prefill_tp, prefill_pp, prefill_dp, prefill_cp, tasks_per_s_per_gpu, output_tokens_per_s_per_gpu,
            interpolated, feasible, infeasible_reason, on_frontier,
            case serving_mode
              when 'agg' then concat('tp', tp, case when pp > 1 then concat(' pp', pp) else '' end,
@@ -52,6 +71,12 @@ def frontier_command(
     png: Annotated[Path | None, typer.Option("--png", help="Write the figure as a picture of pixels.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Write the figure as a picture of lines.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write the figure as a page; works offline.")] = None,
+    price: PriceOption = None,
+    prices: PriceListOption = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="Only so many points of each GPU: those of most tasks.")
+    ] = None,
+    output_format: RecordsFormatOption = "table",
 ) -> None:
     """Show a frontier: turn latency against tasks an hour per GPU, with the configurations on it.
 
@@ -60,7 +85,6 @@ def frontier_command(
     """
     from pipelines.lake.query import open_lake
     from pipelines.reading.given_paths import check_output_file
-    from pipelines.terminal import print_table
     from schemas.errors import UserError
 
     asked: dict[Kind, Path | None] = {"png": png, "svg": svg, "html": html}
@@ -93,16 +117,62 @@ def frontier_command(
         from pipelines.answering.figures import frontier_spec, write_figure
 
         spec = frontier_spec(points, model, str(points[0]["scenario_name"]))
-    shown = dict(_COLUMNS)
-    if len(gpus) == 1:
-        del shown["hardware"]
-    if all(point["usd_per_task"] is None for point in best):
-        del shown["usd_per_task"]
-    print_table(tuple(shown.values()), ([_cell(point[name]) for name in shown] for point in best))
-    _plot(best, f"{', '.join(gpus)}; {model}, {scenario}")
+    if price or prices is not None:
+        best = _at_prices(best, lake, price or (), prices)
+    if top is not None:
+        best = _most_tasks(best, top)
+    if output_format == "table":
+        _print_table(best, several=len(gpus) > 1)
+        _plot(best, f"{', '.join(gpus)}; {model}, {scenario}")
+    else:
+        from pipelines.commands.output import print_records
+
+        print_records(best, (*_COLUMNS, *_IDENTITY), output_format)
     for kind, path in figures.items():
         write_figure(spec, kind, path)
-        print(f"Figure: {path}")
+        typer.echo(f"Figure: {path}", err=output_format != "table")
+
+
+def _print_table(best: list[dict[str, Any]], *, several: bool) -> None:
+    from pipelines.terminal import print_table
+
+    unpriced = [name for name in _MONEY if all(point[name] is None for point in best)]
+    names = [name for name in _COLUMNS if name not in unpriced and (several or name != "hardware")]
+    print_table(
+        [_COLUMNS[name] for name in names],
+        ([_cell(point[name]) for name in names] for point in best),
+        importance=[_IMPORTANCE.get(name, 0) for name in names],
+    )
+
+
+def _at_prices(
+    points: list[dict[str, Any]], lake: Path, given: Sequence[str], price_list: Path | None
+) -> list[dict[str, Any]]:
+    """The points with what they cost at other prices than the build's."""
+    import polars as pl
+
+    from pipelines.answering.prices import priced
+    from pipelines.answering.release_contents import open_contents
+    from transforms.agent_points.judgement.cost import usd_per_gpu_hour
+    from transforms.equations import cost
+
+    price = usd_per_gpu_hour(priced(open_contents(lake).hardware, given, price_list))
+    frame = pl.DataFrame(points, infer_schema_length=None).with_columns(_price=price)
+    return frame.with_columns(
+        usd_per_task=cost.usd_per_task(pl.col("_price"), pl.col("tasks_per_s_per_gpu")),
+        usd_per_million_output_tokens=cost.usd_per_million_tokens(
+            pl.col("_price"), pl.col("output_tokens_per_s_per_gpu")
+        ),
+    ).to_dicts()
+
+
+def _most_tasks(points: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
+    """So many points of each GPU, those of most tasks an hour, in the order that they have."""
+    by_gpu: dict[str, list[dict[str, Any]]] = {}
+    for point in sorted(points, key=lambda point: -float(point["tasks_per_hour_per_gpu"])):
+        by_gpu.setdefault(point["hardware"], []).append(point)
+    kept = {id(point) for of_gpu in by_gpu.values() for point in of_gpu[:top]}
+    return [point for point in points if id(point) in kept]
 
 
 def _slug(slugs: list[str], name: str, kind: str) -> str:
@@ -127,6 +197,8 @@ def _cell(value: object) -> str:
 def _plot(points: list[dict[str, object]], title: str) -> None:
     import plotext
 
+    from pipelines.terminal import terminal_columns
+
     plotext.clear_figure()
     several = len({point["hardware"] for point in points}) > 1
     lines: dict[str, list[dict[str, object]]] = {}
@@ -144,6 +216,7 @@ def _plot(points: list[dict[str, object]], title: str) -> None:
     plotext.xlabel("turn latency, s")
     plotext.ylabel("tasks an hour per GPU")
     plotext.theme("clear")
-    plotext.plot_size(100, 24)
+    plotext.plot_size(min(100, terminal_columns() or 100), 24)
     figure = plotext.build()
-    print(figure if sys.stdout.isatty() else plotext.uncolorize(figure))
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    print(figure if coloured else plotext.uncolorize(figure))

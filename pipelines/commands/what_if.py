@@ -11,6 +11,8 @@ from pipelines.commands.shared_options import (
     HardwareOption,
     LakeOption,
     ModelOption,
+    PriceListOption,
+    PriceOption,
     RecordsFormatOption,
     ScenarioOption,
     WeightsOption,
@@ -21,14 +23,22 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from pipelines.answering.release_contents import ReleaseContents
+    from schemas.catalogue import HardwareCatalogue
     from schemas.options import MappingOptions
     from schemas.scenarios import Scenario
     from transforms.planning.what_if import Comparison
 
-_HEADERS = (
-    "hardware", "", "tasks/h\nper GPU", "turn\ns", "task\ns", "tokens/s\nper user", "sessions\nper GPU", "KV\nused, %",
-    "replica", "weights", "limit",
-)  # fmt: skip
+_HEADERS = {
+    "tasks_per_hour_per_gpu": "tasks/h\nper GPU", "turn_latency_ms": "turn\ns", "task_time_s": "task\ns",
+    "e2e_tokens_per_s_per_user": "tokens/s\nper user", "sessions_per_gpu": "sessions\nper GPU",
+    "kv_utilization_fraction": "KV\nused, %", "usd_per_task": "USD\na task",
+    "usd_per_million_output_tokens": "USD per M\ntokens out",
+}  # fmt: skip
+#: How easily a column goes where the terminal is narrow, least important highest; others stay.
+_IMPORTANCE = {
+    "usd_per_task": 1, "replica": 2, "limit": 3, "weights": 4, "sessions_per_gpu": 5, "kv_utilization_fraction": 6,
+    "usd_per_million_output_tokens": 7, "task_time_s": 8, "e2e_tokens_per_s_per_user": 9,
+}  # fmt: skip
 _TITLES = {"most_tasks": "most tasks", "shortest_turns": "shortest turns", "operating_point": "operating point"}
 _SCALE = {"turn_latency_ms": 1e-3, "kv_utilization_fraction": 100.0}
 _COLUMNS = ("hardware", "point", "figure", "before", "after", "change_percent")
@@ -49,6 +59,8 @@ def what_if_command(
     scenario: ScenarioOption,
     hardware: HardwareOption = None,
     weight_dtype: WeightsOption = None,
+    price: PriceOption = None,
+    prices: PriceListOption = None,
     lake: LakeOption = DEFAULT_LAKE,
     output_format: RecordsFormatOption = "table",
 ) -> None:
@@ -59,6 +71,7 @@ def what_if_command(
     options give them), the operating point with the most tasks, each with its configuration and what limits it. Exit
     code 1 where nothing is feasible after the change.
     """
+    from pipelines.answering.prices import priced
     from pipelines.answering.release_contents import open_contents
     from pipelines.commands.output import print_records
     from schemas.options import ScenarioChanges
@@ -69,7 +82,8 @@ def what_if_command(
     points = contents.read_precision("serving_points", hardware or (), slug, None, weight_dtype)
     changes = given(context, ScenarioChanges).model_dump(exclude_none=True)
     before, after = _scenarios(own, changes)
-    found = [_best(contents, points, slug, each) for each in (before, after)]
+    hardware_at_prices = priced(contents.hardware, price or (), prices)
+    found = [_best(contents, hardware_at_prices, points, slug, each) for each in (before, after)]
     comparisons = compare(*found)
     if output_format == "table":
         said = [
@@ -112,14 +126,16 @@ def _scenarios(own: "Scenario", changes: Mapping[str, object]) -> "tuple[Scenari
         raise UserError("\n".join(said)) from None
 
 
-def _best(contents: "ReleaseContents", points: "pl.DataFrame", model: str, scenario: "Scenario") -> dict[Any, Any]:
+def _best(
+    contents: "ReleaseContents", hardware: "HardwareCatalogue", points: "pl.DataFrame", model: str, scenario: "Scenario"
+) -> dict[Any, Any]:
     from pipelines.building.carrying import Partition, carry_partition
     from transforms.planning.what_if import best_points
 
     (carried,) = carry_partition(
         Partition(model, points),
         [scenario],
-        contents.hardware,
+        hardware,
         contents.models,
         contents.options,
         contents.engines,
@@ -129,12 +145,13 @@ def _best(contents: "ReleaseContents", points: "pl.DataFrame", model: str, scena
 
 def _records(comparisons: "list[Comparison]") -> list[dict[str, Any]]:
     from pipelines.answering.shapes import shape_of
-    from transforms.planning.what_if import FIGURES, OPERATING_FIGURES, change_percent
+    from transforms.planning.what_if import OPERATING_FIGURES, change_percent
 
     records = []
+    figures = _figures(comparisons)
     for comparison in comparisons:
         before, after = comparison.before, comparison.after
-        names = (*FIGURES, *OPERATING_FIGURES) if comparison.point == "operating_point" else FIGURES
+        names = (*figures, *OPERATING_FIGURES) if comparison.point == "operating_point" else figures
         pairs = {name: (_of(before, name), _of(after, name)) for name in names}
         texts = {name: (_of(before, name), _of(after, name)) for name in ("weight_dtype", "backend", "binding_limit")}
         texts["replica"] = (None if before is None else shape_of(before), None if after is None else shape_of(after))
@@ -147,6 +164,14 @@ def _records(comparisons: "list[Comparison]") -> list[dict[str, Any]]:
     return records
 
 
+def _figures(comparisons: "list[Comparison]") -> tuple[str, ...]:
+    """The figures that are compared: with money where GPUs have a price."""
+    from transforms.planning.what_if import FIGURES, MONEY
+
+    sides = [side for comparison in comparisons for side in (comparison.before, comparison.after) if side is not None]
+    return (*FIGURES, *(name for name in MONEY if any(side[name] is not None for side in sides)))
+
+
 def _of(side: dict[str, Any] | None, name: str) -> Any:
     return None if side is None else side[name]
 
@@ -154,15 +179,18 @@ def _of(side: dict[str, Any] | None, name: str) -> Any:
 def _print_table(comparisons: "list[Comparison]") -> None:
     from pipelines.terminal import print_table
 
+    figures = _figures(comparisons)
+    names = ("hardware", "", *figures, "replica", "weights", "limit")
     rows = []
     last = None
     for comparison in comparisons:
-        rows.append(["" if comparison.hardware == last else comparison.hardware, *_cells(comparison)])
+        rows.append(["" if comparison.hardware == last else comparison.hardware, *_cells(comparison, figures)])
         last = comparison.hardware
     print_table(
-        _HEADERS,
+        [_HEADERS.get(name, name) for name in names],
         rows,
         caption="Before > after (change). most tasks, shortest turns: of all feasible points.",
+        importance=[_IMPORTANCE.get(name, 0) for name in names],
     )
     for comparison in comparisons:
         for when, side in (("before", comparison.before), ("after", comparison.after)):
@@ -201,13 +229,13 @@ def _changes_in_words(before: "Scenario", after: "Scenario", first_turn: str | N
     return ", ".join(said) or "nothing differs from the scenario"
 
 
-def _cells(comparison: "Comparison") -> list[str]:
+def _cells(comparison: "Comparison", figures: Sequence[str]) -> list[str]:
     from pipelines.answering.shapes import shape_of
-    from transforms.planning.what_if import FIGURES, change_percent
+    from transforms.planning.what_if import change_percent
 
     before, after = comparison.before, comparison.after
     cells = [_TITLES[comparison.point]]
-    for name in FIGURES:
+    for name in figures:
         old, new = _of(before, name), _of(after, name)
         percent = change_percent(old, new)
         change = "" if percent is None else f" ({percent:+.0f} %)"

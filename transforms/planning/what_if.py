@@ -14,6 +14,8 @@ FIGURES: Final = (
     "tasks_per_hour_per_gpu", "turn_latency_ms", "task_time_s", "e2e_tokens_per_s_per_user", "sessions_per_gpu",
     "kv_utilization_fraction",
 )  # fmt: skip
+#: Those that points have where their GPUs have a price.
+MONEY: Final = ("usd_per_task", "usd_per_million_output_tokens")
 #: Those of the operating point alone.
 OPERATING_FIGURES: Final = ("gpus", "replicas", "sessions_wanted", "sessions_admitted", "tasks_per_hour")
 _CONFIGURATION: Final = (
@@ -103,7 +105,7 @@ def best_points(agent_points: pl.DataFrame, operating_points: pl.DataFrame, turn
                 reasons = of_hardware["infeasible_reason"].drop_nulls().mode().sort()
                 found[str(hardware), kind] = str(reasons.first())
             else:
-                wanted = feasible.select(*figures, *_CONFIGURATION, "binding_limit")
+                wanted = feasible.select(*figures, *MONEY, *_CONFIGURATION, "binding_limit")
                 found[str(hardware), kind] = wanted.row(0, named=True)
     return found
 

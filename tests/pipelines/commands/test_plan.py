@@ -176,6 +176,23 @@ def test_money(lake: Path, tmp_path: Path) -> None:
     assert [row["hardware"] for row in dear] == ["h200-sxm", "h100-sxm"]
 
 
+def test_money_of_a_frontier_and_of_a_change(lake: Path) -> None:
+    """At prices of the reading, where the build had none."""
+    of = (*ARGS, "--lake", str(lake), "--hardware", "h200", "--format", "json")
+    priced = CliRunner().invoke(app, ["frontier", *of, "--price", "h200=3.6", "--top", "2"])
+    points = json.loads(priced.stdout)
+    assert len(points) == 2
+    for point in points:
+        assert point["usd_per_task"] == pytest.approx(3.6 / point["tasks_per_hour_per_gpu"])
+        assert point["usd_per_million_output_tokens"] == pytest.approx(1e6 * point["usd_per_task"] / (8 * 128))
+    change = CliRunner().invoke(app, ["what-if", *of, "--think-time-s", "10", "--price", "h200=3.6"])
+    rows = {row["figure"]: row for row in json.loads(change.stdout) if row["point"] == "most_tasks"}
+    for side in ("before", "after"):
+        assert rows["usd_per_task"][side] == pytest.approx(3.6 / rows["tasks_per_hour_per_gpu"][side])
+    unpriced = json.loads(CliRunner().invoke(app, ["what-if", *of, "--think-time-s", "10"]).stdout)
+    assert "usd_per_task" not in {row["figure"] for row in unpriced}
+
+
 def test_one_question_at_a_time(lake: Path) -> None:
     assert run(lake).exit_code == 2
     assert run(lake, "--sessions", "5", "--gpus", "8").exit_code == 2
