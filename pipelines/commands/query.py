@@ -24,6 +24,15 @@ def query_command(
     max_rows: Annotated[
         int, typer.Option("--max-rows", min=0, help="Rows that a table shows; 0 for all.")
     ] = DEFAULT_MAX_ROWS,
+    memory_gb: Annotated[
+        float | None,
+        typer.Option(
+            "--memory",
+            metavar="GB",
+            min=0.05,
+            help="Memory that the query may use; without, half of the machine's. More goes to temporary files.",
+        ),
+    ] = None,
 ) -> None:
     """Run SQL over the newest release of a lake, read-only.
 
@@ -34,7 +43,7 @@ def query_command(
     from pipelines.lake.query import open_lake
 
     try:
-        with open_lake(lake) as connection:
+        with open_lake(lake, memory_gb) as connection:
             _write(sys.stdout, connection, sql, output_format, max_rows)
             sys.stdout.flush()
     except BrokenPipeError:

@@ -8,21 +8,22 @@ beginning to its end. Imports neither Polars nor Arrow.
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.lake.interruptible import close, interruptible
 from pipelines.lake.layout import repair
 from pipelines.lake.places import register_store
 from pipelines.lake.reader import Release, current_release
-from pipelines.lake.sql_guard import check_select
+from pipelines.lake.spilling import spill_folder
+from pipelines.lake.sql_guard import TABLES_ONLY, check_select
 from pipelines.lake.tables import PublishedTable, read_published_tables
 from pipelines.lake.views import comment_tables, create_views, glob_escaped, quote_text
+from pipelines.runners.machine import memory_bytes
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 BATCH_ROWS = 10_000
+#: Share of the machine's memory that a query may use before it writes to temporary files.
+MEMORY_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class LakeQuery:
 
         cursor = self._checked(sql)
         try:
-            cursor.execute(sql, list(parameters))
+            interruptible(cursor, lambda: cursor.execute(sql, list(parameters)))
         except duckdb.Error as error:
             raise UserError(explain(str(error), self.tables)) from None
         description = cursor.description or []
@@ -79,7 +82,7 @@ class LakeQuery:
 
         cursor = self._checked(sql)
         try:
-            return pl.DataFrame(cursor.sql(sql, params=list(parameters)))
+            return interruptible(cursor, lambda: pl.DataFrame(cursor.sql(sql, params=list(parameters))))
         except duckdb.Error as error:
             raise UserError(explain(str(error), self.tables)) from None
 
@@ -92,7 +95,9 @@ class LakeQuery:
             # Written anew from its parsed form, the SQL has no comment or `;` that would break the brackets.
             parsed = "SELECT json_deserialize_sql(json_serialize_sql(?::VARCHAR))"
             (select,) = cursor.execute(parsed, [sql]).fetchall()[0]
-            return int(cursor.execute(f"SELECT count(*) FROM ({select})", list(parameters)).fetchall()[0][0])
+            counting = f"SELECT count(*) FROM ({select})"
+            ((rows,),) = interruptible(cursor, lambda: cursor.execute(counting, list(parameters)).fetchall())
+            return int(rows)
         except duckdb.Error:
             return None
 
@@ -107,37 +112,43 @@ class LakeQuery:
 
 
 @contextmanager
-def open_lake(lake_path: Path) -> Iterator[LakeQuery]:
-    """Query the current release of a lake. Raises ``UserError`` where there is none."""
+def open_lake(lake_path: Path, memory_gb: float | None = None) -> Iterator[LakeQuery]:
+    """Query the current release of a lake, in ``memory_gb`` of memory or a share of the machine's.
+
+    What does not fit goes to a folder of temporary files that is removed. Raises ``UserError`` where there is no
+    release.
+    """
     import duckdb
 
+    memory = memory_bytes() * MEMORY_SHARE if memory_gb is None else memory_gb * 1e9
     release = current_release(lake_path)
-    spill = Path(tempfile.gettempdir(), f"agent-pareto-query-{os.getpid()}-{os.urandom(4).hex()}")
-    connection = duckdb.connect(":memory:")
-    try:
-        register_store(connection, release.path)
-        tables = read_published_tables(release.path)
+    with spill_folder() as spill:
+        connection = duckdb.connect(":memory:")
         try:
-            create_views(connection, release.path, tables)
-        except duckdb.Error as error:
-            said = explain(str(error), [])
-            raise UserError(f"Release {release.id} cannot be read: {said} {repair(release.path)}") from error
-        # Patterns are compared as they are written, so a folder with glob characters needs both spellings.
-        folders = ", ".join(quote_text(text) for text in (str(release.path), glob_escaped(release.path)))
-        for setting in (
-            "TimeZone = 'UTC'",
-            "python_enable_replacements = false",
-            "autoinstall_known_extensions = false",
-            "autoload_known_extensions = false",
-            f"temp_directory = {quote_text(str(spill))}",  # made only when a query does not fit into memory
-            f"allowed_directories = [{folders}]",
-            "enable_external_access = false",
-            "lock_configuration = true",
-        ):
-            connection.execute(f"SET GLOBAL {setting}")
-        yield LakeQuery(release, connection, tables)
-    finally:
-        connection.close()
+            register_store(connection, release.path)
+            tables = read_published_tables(release.path)
+            try:
+                create_views(connection, release.path, tables)
+            except duckdb.Error as error:
+                said = explain(str(error), [])
+                raise UserError(f"Release {release.id} cannot be read: {said} {repair(release.path)}") from error
+            # Patterns are compared as they are written, so a folder with glob characters needs both spellings.
+            folders = ", ".join(quote_text(text) for text in (str(release.path), glob_escaped(release.path)))
+            for setting in (
+                "TimeZone = 'UTC'",
+                "python_enable_replacements = false",
+                "autoinstall_known_extensions = false",
+                "autoload_known_extensions = false",
+                f"memory_limit = '{memory / 1e6:.0f}MB'",
+                f"temp_directory = {quote_text('' if spill is None else str(spill))}",
+                f"allowed_directories = [{folders}]",
+                "enable_external_access = false",
+                "lock_configuration = true",
+            ):
+                connection.execute(f"SET GLOBAL {setting}")
+            yield LakeQuery(release, connection, tables)
+        finally:
+            close(connection)
 
 
 def explain(message: str, tables: Sequence[str]) -> str:
@@ -148,7 +159,11 @@ def explain(message: str, tables: Sequence[str]) -> str:
         hint = f"Did you mean {' or '.join(near)}? " if near else ""
         return f"There is no table {missing[1]} in the lake. {hint}There are: {', '.join(tables)}."
     if "file system operations are disabled" in message or message.startswith("Permission Error"):
-        return "A query reads the tables of the lake only: no other files, no network, no extensions."
+        return TABLES_ONLY
+    if message.startswith("Out of Memory Error"):
+        return (
+            "The query needs more memory than it may use: give it more (`query --memory GB`) or ask for less at once."
+        )
     text = re.split(r"\n\s*LINE \d+:", message)[0]
     text = re.sub(r"^(TransactionContext |Invalid Input |[A-Z]\w+ )?Error: ", "", text)
     text = re.sub(r"\s+", " ", text).strip()
@@ -163,6 +178,6 @@ def _explained_fetch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]
     import duckdb
 
     try:
-        return cursor.fetchmany(BATCH_ROWS)
+        return interruptible(cursor, lambda: cursor.fetchmany(BATCH_ROWS))
     except duckdb.Error as error:
         raise UserError(explain(str(error), [])) from None

@@ -29,6 +29,7 @@ TABLE_FUNCTIONS = frozenset(
 )  # fmt: skip
 """Table functions that open no file and run no text as SQL."""
 
+TABLES_ONLY = "A query reads the tables of the lake only: no other files, no network, no extensions."
 ONE_SELECT = (
     "`query` runs one statement that reads: SELECT, FROM, WITH, VALUES, DESCRIBE, SHOW or SUMMARIZE "
     "(PIVOT with its IN list, inside a FROM)."
@@ -62,6 +63,8 @@ def _check_tree(tree: Any) -> None:
             kind = item.get("type")
             if isinstance(kind, str) and kind.endswith("_NODE") and kind not in QUERY_NODES:
                 raise UserError(f"{ONE_SELECT} {kind.split('_')[0]} is not allowed in it.")
+            if "/" in str(item.get("table_name", "")):
+                raise UserError(TABLES_ONLY)  # a file; DuckDB itself would let the folder of temporary files be read
             if kind == "TABLE_FUNCTION":
                 name = str((item.get("function") or {}).get("function_name", "")).lower()
                 if name not in TABLE_FUNCTIONS:

@@ -3,8 +3,11 @@
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,6 +20,7 @@ import pytest
 from pipelines.lake.query import LakeQuery, explain, open_lake
 from pipelines.lake.release import begin_release
 from pipelines.lake.sql_guard import check_select
+from pipelines.runners.machine import memory_bytes
 from schemas.errors import UserError
 from tests.lake.factory import FIELDS, KEYS, points, publish_number, write_partitioned
 
@@ -339,11 +343,8 @@ def test_a_release_that_is_damaged(tmp_path: Path) -> None:
 SPILL = """
 import os, sys
 from pathlib import Path
-import duckdb
 from pipelines.lake.query import open_lake
-connect = duckdb.connect
-duckdb.connect = lambda path: connect(path, config={"memory_limit": "100MB", "threads": 2})
-with open_lake(Path(sys.argv[1])) as lake:
+with open_lake(Path(sys.argv[1]), memory_gb=0.1) as lake:
     rows = lake.query("SELECT i FROM range(6000000) t(i) ORDER BY hash(i)").rows()
     next(rows)
     print(len(os.listdir(os.environ["TMPDIR"])))
@@ -357,6 +358,75 @@ def test_a_query_that_does_not_fit_into_memory_leaves_no_files(lake: Path, tmp_p
     result = subprocess.run(command, env=environment, cwd=repository, capture_output=True, text=True)
     assert (result.stderr, result.stdout) == ("", "1\n")
     assert list(tmp_path.iterdir()) == []
+
+
+HEAVY = "SELECT count(*) FROM range(10000000000) a, range(10) b WHERE (a.range * b.range) % 7 = 3"
+
+
+def start_query(lake: Path, sql: str, temporary: Path) -> "subprocess.Popen[str]":
+    """A query in a process of its own, once it has made its folder of temporary files and works."""
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "query", sql, "--lake", str(lake)]
+    process = subprocess.Popen(
+        command, env={**os.environ, "TMPDIR": str(temporary)}, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 30
+    while not any(temporary.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.5)
+    assert process.poll() is None
+    return process
+
+
+def test_ctrl_c_stops_a_heavy_query_within_a_second(lake: Path, tmp_path: Path) -> None:
+    process = start_query(lake, HEAVY, tmp_path)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=30)
+    assert time.monotonic() - began < 1.0 + 1.0 * (os.getloadavg()[0] > 2)  # a busy machine is given another second
+    assert (process.returncode, out) == (130, "")
+    assert said.strip().endswith("Interrupted. What was published stays; a lake's lock is given back.")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_query_removes_what_a_killed_one_left(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = start_query(lake, HEAVY, tmp_path)
+    (left,) = tmp_path.iterdir()
+    killed.kill()
+    killed.communicate()
+    assert left.exists()
+    (left / "spilled.tmp").write_bytes(b"rows")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with open_lake(lake) as first:
+        assert not left.exists()
+        (own,) = tmp_path.iterdir()
+        with open_lake(lake):
+            assert own.exists(), "the folder of a query that runs is its own"
+        assert rows(first, "SELECT 1") == [(1,)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_temporary_files_are_no_tables(opened: LakeQuery) -> None:
+    (row,) = rows(opened, "SELECT current_setting('temp_directory')")
+    spilled = Path(str(row[0])) / "spilled.parquet"
+    pl.DataFrame({"secret": [1]}).write_parquet(spilled)
+    for sql in (f"FROM '{spilled}'", f'SUMMARIZE "{spilled}"', f"DESCRIBE '{spilled}'", f"SELECT (FROM '{spilled}')"):
+        with pytest.raises(UserError, match="reads the tables of the lake only"):
+            opened.query(sql)
+    spilled.unlink()
+
+
+def test_a_query_keeps_to_its_memory(lake: Path) -> None:
+    with open_lake(lake, memory_gb=0.1) as opened:
+        assert rows(opened, "SELECT current_setting('memory_limit')") == [("95.3 MiB",)]
+        with pytest.raises(UserError, match="more memory than it may use: give it more"):
+            rows(opened, "SELECT list(hash(i)) FROM range(30000000) t(i)")
+    with open_lake(lake) as opened:
+        (row,) = rows(opened, "SELECT current_setting('memory_limit')")
+        limit, unit = str(row[0]).split()
+        assert float(limit) * {"MiB": 2**20, "GiB": 2**30}[unit] == pytest.approx(memory_bytes() / 2, rel=0.02)
 
 
 def test_the_guard_knows_every_kind_of_query_node(opened: LakeQuery) -> None:
