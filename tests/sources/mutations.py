@@ -28,24 +28,24 @@ HOSTILE_VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def _table(content: bytes) -> list[list[str]]:
+def read_table(content: bytes) -> list[list[str]]:
     return list(csv.reader(io.StringIO(content.decode(), newline="")))
 
 
-def _text(table: list[list[str]], **how: Any) -> bytes:
+def write_table(table: list[list[str]], **how: Any) -> bytes:
     out = io.StringIO()
     csv.writer(out, **{"lineterminator": "\n", **how}).writerows(table)
     return out.getvalue().encode("utf-8", "replace")
 
 
 def reorder_columns(content: bytes, rng: random.Random) -> Mutated:
-    table = _table(content)
+    table = read_table(content)
     order = rng.sample(range(len(table[0])), len(table[0]))
-    return _text([[row[i] for i in order] for row in table]), SAME
+    return write_table([[row[i] for i in order] for row in table]), SAME
 
 
 def quote_cells(content: bytes, rng: random.Random) -> Mutated:
-    return _text(_table(content), quoting=csv.QUOTE_ALL, lineterminator=rng.choice(["\n", "\r\n"])), SAME
+    return write_table(read_table(content), quoting=csv.QUOTE_ALL, lineterminator=rng.choice(["\n", "\r\n"])), SAME
 
 
 def blank_lines(content: bytes, rng: random.Random) -> Mutated:
@@ -56,7 +56,9 @@ def blank_lines(content: bytes, rng: random.Random) -> Mutated:
 
 
 def pad_cells(content: bytes, rng: random.Random) -> Mutated:
-    return _text([[f" {cell}" if rng.random() < 0.3 else cell for cell in row] for row in _table(content)]), SAME
+    return write_table(
+        [[f" {cell}" if rng.random() < 0.3 else cell for cell in row] for row in read_table(content)]
+    ), SAME
 
 
 def encode(content: bytes, rng: random.Random) -> Mutated:
@@ -68,66 +70,66 @@ def line_ends(content: bytes, rng: random.Random) -> Mutated:
 
 
 def drop_column(content: bytes, rng: random.Random) -> Mutated:
-    table = _table(content)
+    table = read_table(content)
     gone = rng.randrange(len(table[0]))
-    return _text([row[:gone] + row[gone + 1 :] for row in table]), ROWS
+    return write_table([row[:gone] + row[gone + 1 :] for row in table]), ROWS
 
 
 def rename_column(content: bytes, rng: random.Random) -> Mutated:
-    table = _table(content)
+    table = read_table(content)
     at = rng.randrange(len(table[0]))
     table[0][at] = rng.choice(
         [table[0][at].upper(), f"{table[0][at]}_ms", "x", "", "ttft", "reason", "source_row", "raw"]
     )
-    return _text(table), ROWS
+    return write_table(table), ROWS
 
 
 def duplicate_column(content: bytes, rng: random.Random) -> Mutated:
-    table = _table(content)
+    table = read_table(content)
     at = rng.randrange(len(table[0]))
-    return _text([[*row, row[at]] for row in table]), ROWS
+    return write_table([[*row, row[at]] for row in table]), ROWS
 
 
 def swap_columns(content: bytes, rng: random.Random) -> Mutated:
-    table = _table(content)
+    table = read_table(content)
     one, other = rng.sample(range(len(table[0])), 2)
     table[0][one], table[0][other] = table[0][other], table[0][one]
-    return _text(table), ROWS
+    return write_table(table), ROWS
 
 
 def hostile_cells(content: bytes, rng: random.Random) -> Mutated:
-    table = _table(content)
+    table = read_table(content)
     for _ in range(rng.randint(1, 4)):
         row = table[rng.randrange(1, len(table))]
         row[rng.randrange(len(row))] = rng.choice(HOSTILE_CELLS)
-    return _text(table), ROWS
+    return write_table(table), ROWS
 
 
 def scale_column(content: bytes, rng: random.Random) -> Mutated:
-    table = _table(content)
+    table = read_table(content)
     at, factor = rng.randrange(len(table[0])), rng.choice([1e-3, 1e3, 2.0, 8.0, -1.0])
     for row in table[1:]:
         try:
             row[at] = repr(float(row[at]) * factor)
         except ValueError:
             continue
-    return _text(table), ROWS
+    return write_table(table), ROWS
 
 
 def ragged_rows(content: bytes, rng: random.Random) -> Mutated:
-    table = _table(content)
+    table = read_table(content)
     row = table[rng.randrange(1, len(table))]
     if rng.random() < 0.5:
         row.extend(["1"] * rng.randint(1, 3))
     else:
         del row[rng.randint(1, len(row) - 1) :]
-    return _text(table), ROWS
+    return write_table(table), ROWS
 
 
 def delimiter(content: bytes, rng: random.Random) -> Mutated:
     decimal = rng.random() < 0.5
-    table = [[cell.replace(".", ",") if decimal else cell for cell in row] for row in _table(content)]
-    return _text(table, delimiter=rng.choice([";", "\t", "|"])), ANY
+    table = [[cell.replace(".", ",") if decimal else cell for cell in row] for row in read_table(content)]
+    return write_table(table, delimiter=rng.choice([";", "\t", "|"])), ANY
 
 
 def thousands(content: bytes, rng: random.Random) -> Mutated:
@@ -137,7 +139,7 @@ def thousands(content: bytes, rng: random.Random) -> Mutated:
         except ValueError:
             return cell
 
-    return _text([[grouped(cell) for cell in row] for row in _table(content)]), ROWS
+    return write_table([[grouped(cell) for cell in row] for row in read_table(content)]), ROWS
 
 
 def cut(content: bytes, rng: random.Random) -> Mutated:
@@ -158,15 +160,15 @@ def insert_bytes(content: bytes, rng: random.Random) -> Mutated:
     ], ANY
 
 
-def _leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else []
     found = [path] if path else []
     for key, child in children:
-        found += _leaves(child, (*path, key))
+        found += leaves(child, (*path, key))
     return found
 
 
-def _parent(value: Any, path: tuple[Any, ...]) -> Any:
+def parent_of(value: Any, path: tuple[Any, ...]) -> Any:
     for key in path[:-1]:
         value = value[key]
     return value
@@ -175,24 +177,24 @@ def _parent(value: Any, path: tuple[Any, ...]) -> Any:
 def hostile_values(content: bytes, rng: random.Random) -> Mutated:
     document = json.loads(content)
     for _ in range(rng.randint(1, 3)):
-        paths = _leaves(document)
+        paths = leaves(document)
         if paths:
             path = rng.choice(paths)
-            _parent(document, path)[path[-1]] = rng.choice(HOSTILE_VALUES)
+            parent_of(document, path)[path[-1]] = rng.choice(HOSTILE_VALUES)
     return json.dumps(document).encode(), ANY
 
 
 def drop_key(content: bytes, rng: random.Random) -> Mutated:
     document = json.loads(content)
-    path = rng.choice(_leaves(document))
-    del _parent(document, path)[path[-1]]
+    path = rng.choice(leaves(document))
+    del parent_of(document, path)[path[-1]]
     return json.dumps(document).encode(), ANY
 
 
 def scale_value(content: bytes, rng: random.Random) -> Mutated:
     document = json.loads(content)
-    path = rng.choice(_leaves(document))
-    parent = _parent(document, path)
+    path = rng.choice(leaves(document))
+    parent = parent_of(document, path)
     if isinstance(parent[path[-1]], int | float):
         parent[path[-1]] *= rng.choice([1e-3, 1e3, 2, -1])
     return json.dumps(document).encode(), ANY

@@ -14,6 +14,7 @@ worker is a replica.
 from dataclasses import dataclass
 
 from transforms.sources.record import Record
+from transforms.sources.rows import LARGEST_COUNT
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,9 @@ def _dimensions(
             f"{gpus:g} GPUs of a worker",
         )
         return None
+    if ranks_and_tp < 1:
+        run.flag("not_positive", f"{pool}tp is {ranks_and_tp:g}, must be above 0")
+        return None
     experts = _count(run, f"{pool}ep") or 1.0
     over = tp * dp * cp
     if framework == "vllm" and experts > 1:
@@ -118,11 +122,12 @@ def _dimensions(
 
 
 def _count(run: Record, *names: str) -> float | None:
-    """The first of these that the row gives."""
-    for name in names:
-        value = run.number(name)
-        if value is not None:
-            return value
+    """The first of these that the row gives, a whole number of a size that can be."""
+    name = next((name for name in names if run.get(name) is not None), names[0])
+    value = run.number(name)
+    if value is None or (value == round(value) and 0 <= value <= LARGEST_COUNT):
+        return value
+    run.flag("not_whole", f"{name} is {value:g}, must be a whole number up to {LARGEST_COUNT:,}")
     return None
 
 

@@ -17,7 +17,7 @@ from schemas.sentences import show
 from transforms.sources.inference_perf import counts_tokens
 from transforms.sources.json_text import first_record, looks_like_json
 from transforms.sources.measured import as_serving_rows, runs_frame, statistic_said
-from transforms.sources.record import Record
+from transforms.sources.record import Record, ratio
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
 from transforms.sources.settings import setting_text
 from transforms.sources.text import decode_text
@@ -182,22 +182,23 @@ def _shape_text(part: Record) -> str:
 
 def _sizes(part: Record) -> dict[str, float]:
     place = ("standardized", "accelerator", "parallelism")
-    return {name: part.number(*place, name) or 1.0 for name in ("tp", "pp", "dp", "ep")}
+    sizes = {name: part.number(*place, name) for name in ("tp", "pp", "dp", "ep")}
+    return {name: 1.0 if size is None else size for name, size in sizes.items()}
 
 
 def _copies(part: Record) -> float:
-    return part.number("standardized", "replicas") or 1.0
+    replicas = part.number("standardized", "replicas")
+    return 1.0 if replicas is None else replicas
 
 
-def _dimensions(run: Record, part: Record) -> dict[str, float]:
+def _dimensions(run: Record, part: Record) -> dict[str, float | None]:
     sizes = _sizes(part)
     gpus, count = sizes["tp"] * sizes["pp"] * sizes["dp"], part.number("standardized", "accelerator", "count")
     if count is not None and count != gpus:
         run.flag("gpus_do_not_fit_shape", f"an engine has {count:g} accelerators, its dimensions make {gpus:g}")
     ranks = sizes["tp"] * sizes["dp"]
-    return {
-        "tp": sizes["tp"], "pp": sizes["pp"], "dp": sizes["dp"], "moe_ep": sizes["ep"], "moe_tp": ranks / sizes["ep"],
-    }  # fmt: skip
+    moe_tp = ratio(ranks, sizes["ep"])
+    return {"tp": sizes["tp"], "pp": sizes["pp"], "dp": sizes["dp"], "moe_ep": sizes["ep"], "moe_tp": moe_tp}
 
 
 def _flags(part: Record) -> dict[str, Any]:

@@ -110,15 +110,16 @@ def _server(run: Record) -> dict[str, object]:
     """
     if not isinstance(run.get("server_info"), dict) or run.get("server_info", "tp_size") is None:
         return {}
-    tp, pp, dp, ep = (run.number("server_info", f"{name}_size") or 1.0 for name in ("tp", "pp", "dp", "ep"))
+    sizes = (run.number("server_info", f"{name}_size") for name in ("tp", "pp", "dp", "ep"))
+    tp, pp, dp, ep = (1.0 if size is None else size for size in sizes)
     splits_sessions = run.get("server_info", "enable_dp_attention") is True
     shape = {
-        "tp": tp / dp if splits_sessions else tp,
+        "tp": ratio(tp, dp) if splits_sessions else tp,
         "pp": pp,
         "dp": dp if splits_sessions else 1.0,
         "replicas": 1.0 if splits_sessions else dp,
         "moe_ep": ep,
-        "moe_tp": tp / ep,
+        "moe_tp": ratio(tp, ep),
     }
     # a server of a disaggregated deployment is one of its pools
     is_whole = run.text("server_info", "disaggregation_mode") in (None, "null")
