@@ -22,11 +22,11 @@ from tests.transforms.factory import csv_text
 BAD_VALUES: tuple[Any, ...] = (0, -1, 1e-300, 1e300, "", "text")
 CACHED = f"{results.FACTS}prefix_tokens: 600\n"
 _WORDS = {"gpu": "h100", "model": "llama-3-1-70b", "weights": "fp8", "kv": "bf16", "engine": "vllm", "tp": 8,
-          "drafts": 0, "accepted": 1.0, "version": "0.15", "date": "2026-03-01"}  # fmt: skip
+          "drafts": 0, "accepted": 1.0, "version": "0.15", "cp": 1}  # fmt: skip
 _GENERIC = COLUMNS + (
     "  hardware: {column: gpu}\n  model: {column: model}\n  weight_dtype: {column: weights}\n  kv_dtype: {column: kv}\n"
     "  backend: {column: engine}\n  tp: {column: tp}\n  draft_tokens: {column: drafts}\n"
-    "  accepted_tokens: {column: accepted}\n  backend_version: {column: version}\n  measured_at: {column: date}\n"
+    "  accepted_tokens: {column: accepted}\n  backend_version: {column: version}\n  cp: {column: cp}\n"
 )
 
 
