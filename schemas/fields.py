@@ -116,6 +116,8 @@ _text("prefill_hardware", "GPU (slug) that prefills", "catalogue")
 _text("decode_hardware", "GPU (slug) that decodes", "catalogue")
 _text("model", "model (slug)", "catalogue")
 _text("model_name", "model as the input names it")
+_text("shared_from", "model (slug) that the row was measured or modelled on, another name of the same architecture; "
+      "NULL where it is of the row's own model", "catalogue", nullable=True)  # fmt: skip
 _text(
     "weight_dtype",
     "format of the weights; on a mixture of experts that of the experts",
@@ -187,8 +189,8 @@ _real("request_latency_ms", "ms", "ttft_ms + tpot_ms * (osl_tokens - 1)", "input
 _real("requests_per_s", "1/s", "requests a second of one replica", "input", above=0)
 _real("tokens_per_s_per_user", "tokens/s", "decode speed of one request: 1000 / tpot_ms", "input", nullable=True)
 _real("memory_bytes_per_gpu", "bytes", "memory of one GPU as the table states it", "input", nullable=True)
-_count("kv_tokens", "tokens", "tokens that the KV cache of one replica holds, as its server states it; NULL where "
-       "nothing says", nullable=True)  # fmt: skip
+_count("kv_tokens", "tokens", "tokens that the KV cache of one replica holds, all its ranks together, as its server "
+       "states it: rules the memory of an aggregated replica; NULL where nothing says", nullable=True)  # fmt: skip
 _real("mixed_step_ms", "ms", "time of a mixed step, from the row's TTFT; NULL where it cannot be told",
       "Step 9, transfer of engine steps", nullable=True)  # fmt: skip
 _real("decode_step_ms", "ms", "time of a decode-only step, from the row's TPOT; NULL where it cannot be told",
@@ -316,8 +318,11 @@ for _name, _unit, _figure in (
 _real("kv_bytes_per_session_mean", "bytes", "KV of one session over a rank at the mean context, head copies counted, "
       "the shared prefix not", "Eq. 5", above=0)  # fmt: skip
 _real("kv_bytes_per_session_peak", "bytes", "the same at the peak context", "Eq. 5", above=0)
-_real("kv_bytes_available", "bytes", "memory that the replica has for KV after weights and reserve; negative where "
-      "the weights do not fit", "Step 4", at_least=None)  # fmt: skip
+_real("kv_bytes_available", "bytes", "memory that the replica has for KV after weights and what the engine keeps, or "
+      "that of kv_tokens; negative where the weights do not fit", "Step 4", at_least=None)  # fmt: skip
+_text("kv_room_source", "whose figure kv_bytes_available is: the server's (kv_tokens), by the engine's own defaults, "
+      "by --reserve-fraction, or a tenth of the memory kept as nothing else is known", "Step 4",
+      allowed=("server", "engine", "option", "assumed"))  # fmt: skip
 _real("kv_bytes_per_gpu", "bytes", "KV that the sessions take, per GPU of the replica", "Step 4, conclusion 4.3")
 _real("max_sessions_mean_context", "sessions", "sessions that fit at their mean context, and no more than "
       "max_in_flight_requests allow; where idle KV is evicted or dropped these alone count", "Eq. 5")  # fmt: skip

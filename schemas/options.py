@@ -81,7 +81,13 @@ class MappingOptions(BaseModel):
     closed_loop: ClosedLoop = Field(
         default="arrival", description="arrival: a session meets the others; article: C = B/rho."
     )
-    reserve_fraction: float = Field(default=0.10, ge=0.0, le=0.99, description="GPU memory kept from weights and KV.")
+    reserve_fraction: float | None = Field(
+        default=None,
+        ge=0.0,
+        le=0.99,
+        description="GPU memory kept from weights and KV. Without: as vLLM, SGLang and TensorRT-LLM each keep it by "
+        "their own defaults; of other engines and rooflines 0.10.",
+    )
     overhead_bytes_per_gpu: Annotated[float, GivenAs("overhead_gb", factor=1e9)] = Field(
         default=0.0,
         ge=0.0,
@@ -114,6 +120,11 @@ class InputOptions(BaseModel):
         default=None,
         description="Add roofline points for each hardware x model that no table covers (default: on without --tables "
         "and --source, off with).",
+    )
+    share: bool | None = Field(
+        default=None,
+        description="Rows of a model serve the other models of its architecture too, marked by shared_from (default: "
+        "on without --tables and --source, off with).",
     )
     roofline: RooflinePreset = Field(
         default="calibrated",

@@ -12,7 +12,7 @@ _ORIGIN = ("point_id", "source", "source_file", "source_row", "tool_version")
 _WHAT = (
     "configuration_id", "hardware", "hardware_name", "prefill_hardware", "decode_hardware", "model", "model_name",
     "weight_dtype", "expert_dtype", "linear_dtype", "kv_dtype", "attention_dtype", "backend", "backend_version",
-    "serving_mode", "setting", "database_mode",
+    "serving_mode", "setting", "database_mode", "shared_from",
 )  # fmt: skip
 _SHAPE = (
     "tp", "pp", "dp", "cp", "moe_tp", "moe_ep",
@@ -55,7 +55,8 @@ _AGENT_POINT = (
     "e2e_tokens_per_s_per_user", "e2e_tokens_per_s_per_user_p90", "sessions_per_gpu",
     "usd_per_gpu_hour", "usd_per_task", "usd_per_million_output_tokens",
     "cluster_replicas", "turns_per_s_per_cluster_gpu", "tasks_per_hour_per_cluster_gpu",
-    "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "kv_bytes_per_gpu",
+    "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "kv_room_source",
+    "kv_bytes_per_gpu",
     "max_sessions_mean_context", "max_sessions_p95_context", "max_sessions_peak_context", "max_sessions",
     "max_parked_sessions", "max_in_flight_requests", "kv_utilization_fraction", "kv_layout", "least_tp_that_fits",
     "feasible", "infeasible_reason", "binding_limit", "on_frontier", "on_frontier_3d",

@@ -18,12 +18,13 @@ CONFIGURATION: Final = (
     "prefill_batch",
     "decode_workers", "decode_tp", "decode_pp", "decode_dp", "decode_cp", "decode_moe_tp", "decode_moe_ep",
     "gpus_per_replica", "latency_statistic", "draft_tokens", "accepted_tokens", "setting",
+    "shared_from",
 )  # fmt: skip
 #: Columns that were added when keys had been published.
 _LATER: Final = ("setting",)
 #: Letters of a setting in the label of a configuration.
 LABEL_CHARACTERS: Final = 60
-_PLACE: Final = ("hardware", "prefill_hardware", "decode_hardware", "model")
+_PLACE: Final = ("hardware", "prefill_hardware", "decode_hardware", "model", "shared_from")
 #: The same wherever it runs and whatever it serves.
 DEPLOYMENT: Final = tuple(name for name in CONFIGURATION if name not in _PLACE)
 #: Columns of small numbers that stand for the tuples above within one frame: windows over one number

@@ -33,7 +33,7 @@ def build_lake(options: BuildOptions, run: RunOptions, lake: HeldLake) -> BuildR
         assert lake.previous is not None
         return BuildReport(lake.previous.release.id, published=False)
     with begin_release(options.out, lake.lock) as release:
-        division, synthesized = divide(prepared, lake.previous, release)
+        division, shared, synthesized = divide(prepared, lake.previous, release)
         place = stages.workplace(prepared, release)
         futures = [carry.submit(share, place) for share in _shares(division.jobs, options, lake.threads)]
         computed = [record for future in futures for record in future.result()]
@@ -51,6 +51,7 @@ def build_lake(options: BuildOptions, run: RunOptions, lake: HeldLake) -> BuildR
         release_id,
         True,
         prepared.inputs,
+        shared,
         synthesized,
         points,
         len(computed),
@@ -67,14 +68,18 @@ def read_tables(lake: HeldLake) -> stages.Prepared | None:
 
 
 @task(name="divide work", cache_policy=NO_CACHE)
-def divide(prepared: stages.Prepared, previous: Previous | None, release: ReleaseWriter) -> tuple[stages.Division, int]:
-    """Roofline points where no table covers; unchanged partitions into the release, the others as jobs."""
+def divide(
+    prepared: stages.Prepared, previous: Previous | None, release: ReleaseWriter
+) -> tuple[stages.Division, int, int]:
+    """Shared rows, roofline points where no table covers, and how many of each; unchanged partitions into the release,
+    the others as jobs."""
     points = stages.synthesize(prepared)
     partitions = stages.plan_partitions(points)
-    synthesized = points.height - prepared.inputs.serving_points.height
+    shared = points["shared_from"].count()
+    synthesized = points.height - prepared.inputs.serving_points.height - shared
     prepared.let_go_of_points()
     del points  # gigabytes of them, of a large collection
-    return stages.divide(prepared, partitions, previous, release), synthesized
+    return stages.divide(prepared, partitions, previous, release), shared, synthesized
 
 
 def _may_help(task: object, run: object, state: Any) -> bool:

@@ -142,6 +142,7 @@ def fingerprint(
             SCHEMA_VERSION,
             {**chosen, "scenarios": [_dump(scenario) for scenario in scenarios]},
             options.synthesize is None and options.uses_shipped_tables,
+            options.share is None and options.uses_shipped_tables,
             hashlib.sha256(evaluation).hexdigest(),
             [_dump(gpu) for gpu in hardware],
             [_dump(spec) for spec in models],

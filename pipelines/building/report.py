@@ -13,6 +13,7 @@ class BuildReport:
     release: str
     published: bool
     inputs: Inputs | None = None
+    shared: int = 0
     synthesized: int = 0
     partitions: tuple[PartitionRecord, ...] = ()
     computed: int = 0

@@ -55,6 +55,7 @@ from schemas.prices import Price, with_prices
 from schemas.scenarios import Scenario
 from schemas.tables import SCHEMA_VERSION, TABLES
 from transforms.configurations import in_curve_order
+from transforms.serving_points.sharing import share_rows
 
 PARTITIONED = ("serving_points", "agent_points", "agent_frontier", "operating_points", "mix_components")
 #: Files that are linked or copied at a time: a file system answers several as fast as one.
@@ -204,10 +205,12 @@ def read(sources: BuildSources, threads: int | None = None) -> Prepared:
 
 
 def synthesize(prepared: Prepared) -> pl.DataFrame:
-    """The serving points of the tables, and roofline points where the options ask for them."""
+    """The serving points of the tables, and where the options ask for them those that models of one architecture share
+    and roofline points."""
     options, points = prepared.options, prepared.inputs.serving_points
-    wanted = options.uses_shipped_tables if options.synthesize is None else options.synthesize
-    if not wanted:
+    if options.uses_shipped_tables if options.share is None else options.share:
+        points = share_rows(points, prepared.models)
+    if not (options.uses_shipped_tables if options.synthesize is None else options.synthesize):
         return points
     return pl.concat([points, synthesize_missing(points, prepared.hardware, prepared.models, options.roofline)])
 

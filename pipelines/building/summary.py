@@ -51,6 +51,8 @@ def print_summary(report: BuildReport, lake: Path, seconds: float) -> None:
         sum(getattr(summary, name) for summary in report.partitions)
         for name in ("agent_points", "feasible", "frontier")
     )
+    if report.shared:
+        print(f"Rows that serve other models of their architecture too: {report.shared:,} (shared_from).")
     print(
         f"Roofline points {report.synthesized:,}. Agent points {points:,}: {feasible:,} feasible, "
         f"{frontier:,} on a frontier."

@@ -18,7 +18,6 @@ from pipelines.reading.catalogues import load_hardware, load_models
 from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
 from schemas.dtypes import BYTES_PER_KV_ELEMENT
-from schemas.options import MappingOptions
 from transforms.agent_points.rows.lookups import add_private_columns
 from transforms.agentic import (
     MeasuredSteps,
@@ -48,6 +47,8 @@ LONGEST_CONTEXT: Final = 128_000
 TURNS_LEFT: Final = 1 - 0.7 / 2
 HOST_BYTES: Final = 600 * 2.0**30
 KV_DTYPE: Final = "fp8"
+#: Of the GPUs' memory, by the server's log.
+KEPT: Final = 0.10
 #: A whole run gave its last answer at most so long before its end, its turns and pauses make up so much of the
 #: sessions' time, and its mean TTFT is at most so many times the median. The others ended early, lost turns or stood
 #: still for minutes.
@@ -81,8 +82,7 @@ def compared_runs() -> tuple[pl.DataFrame, list[str]]:
         deployments, faults = usable_deployments(rows.filter(c("tp") == tp), spec)
         steps = deployments[0]
         token = float(kv.kv_bytes_on_rank(spec.attention, 1.0, BYTES_PER_KV_ELEMENT[KV_DTYPE], tp))
-        reserve = MappingOptions().reserve_fraction
-        memory = float(kv.available_bytes_per_rank(tp, float(gpu.hbm_bytes), reserve, weights)) / token
+        memory = float(kv.available_bytes_per_rank(tp, float(gpu.hbm_bytes), KEPT, weights)) / token
         reload_ms = 1e3 * token / tp / gpu.host_link_bytes_per_s
         notes += [f"TP{tp}: {_told(steps)}; memory for {memory / 1e6:.2f} million tokens of KV"]
         notes += [f"  not used: {fault}" for fault in faults]

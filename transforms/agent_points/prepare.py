@@ -126,7 +126,11 @@ def prepare_points(
     if engines is not None:
         loads = add_unmeasured_loads(points, spec, engines)
     numbered = number_configurations(loads.rename(ROW_FIGURES).rechunk()).with_columns(
-        roofline_preset(), _batch_range=batch_range_number(), lockstep=is_lockstep()
+        roofline_preset(),
+        # a configuration has one memory: the least that its servers state
+        pl.col("kv_tokens").min().over(CONFIGURATION_ID),
+        _batch_range=batch_range_number(),
+        lockstep=is_lockstep(),
     )
     order = curve_order(numbered)
     number = numbered[CONFIGURATION_ID].to_numpy().astype(np.intp) - 1

@@ -15,8 +15,8 @@ from schemas.dtypes import BYTES_PER_KV_ELEMENT, BYTES_PER_WEIGHT
 from schemas.engines import CalibratedEngine
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
-from schemas.options import MappingOptions
 from schemas.tables import TABLES
+from transforms.agent_points.memory.pool_memory import replica_kv_bytes
 from transforms.agentic.replay import Replay, Server, most_in_memory, predict_replay, replay_at_hit_rate
 from transforms.cache import PauseDistribution
 from transforms.calibration.agents import AgentSteps, Pilot, fit_pilots
@@ -155,11 +155,8 @@ def run_deployments(
         stated = kv_tokens or (engine and engine.kv_tokens)
         serving = _as_serving(first, linear, experts, cache, spec)
         facts = deployment_facts(serving, spec, hardware)
-        weights = kv.weights_bytes_per_rank(spec.non_expert_bytes(linear), spec.expert_bytes(experts), first["dp"])
         token = kv.kv_bytes_on_rank(spec.attention, 1.0, BYTES_PER_KV_ELEMENT[cache], first["tp"])
-        reserve = MappingOptions().reserve_fraction
-        room = kv.available_bytes_per_rank(first["tp"], float(gpu.hbm_bytes), reserve, weights)
-        memory = stated or first["dp"] * float(room) / float(token)
+        memory = stated or replica_kv_bytes(serving, spec, hardware) / float(token)
         rows = list(part.iter_rows(named=True))
         reused = max(_reused(row) or 0.0 for row in rows)
         turns = max(row["requests_total"] / row["sessions"] for row in rows)
@@ -173,7 +170,7 @@ def run_deployments(
         ]  # fmt: skip
         assumed = [f"KV in {cache}, weights in {linear}" + (f", experts in {experts}" if spec.moe else "")]
         if not stated:
-            assumed.append(f"memory for {memory:,.0f} tokens of KV: {reserve:.0%} of the GPUs' kept for other things")
+            assumed.append(f"memory for {memory:,.0f} tokens of KV, by the defaults of {first['backend']}")
         if not host_bytes and any(row["offload_mode"] == "on" for row in rows):
             assumed.append("no memory of the host behind the GPUs', also in runs that offload: say --host-memory-gib")
         if any(row["theoretical_cache_hit_rate"] is None for row in rows):

@@ -16,6 +16,7 @@ from transforms.serving_points.guard import row_rules
 from transforms.serving_points.peaks import flag_above_peak
 from transforms.serving_points.rules import Rule, flag_rows
 from transforms.serving_points.schema_rules import schema_rules
+from transforms.serving_points.server_memory import flag_kv_tokens
 from transforms.serving_points.step_times import add_step_times
 
 _QUARANTINE = TABLES["quarantine"].field_names
@@ -43,7 +44,7 @@ def judge_rows_of_files(
     """
     resolved = _fill_formats(resolve_names(rows, hardware, models), models)
     judged = flag_rows(resolved, row_rules())
-    judged = flag_above_peak(judged, hardware, models)
+    judged = flag_kv_tokens(flag_above_peak(judged, hardware, models), hardware, models)
     bad = judged.filter(pl.col("reason").is_not_null()).select(_QUARANTINE)
     completed = flag_rows(_complete(judged.filter(pl.col("reason").is_null()), models), schema_rules("serving_points"))
     refused = completed.filter(pl.col("reason").is_not_null()).select(_QUARANTINE)
@@ -175,12 +176,13 @@ def _complete(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
         ),
     )
     points = add_step_times(points, {spec.slug: spec.layers for spec in models})
-    return points.with_columns(point_id=point_ids(points), configuration_id=configuration_ids(points))
+    points = points.with_columns(point_id=point_ids(points), configuration_id=configuration_ids(points))
+    return points.with_columns(shared_from=pl.lit(None, pl.String))
 
 
 def point_ids(
     points: pl.DataFrame,
-    without: Sequence[str] = ("source_file", "source_row", "database_mode"),
+    without: Sequence[str] = ("source_file", "source_row", "database_mode", "shared_from"),
     table: str = "serving_points",
 ) -> pl.Series:
     """A key for each point: a hash of what its row says, wherever the row stands."""

@@ -14,7 +14,7 @@ from schemas.options import MappingOptions
 from transforms.agent_points.carriers.roofline import decode_step_s
 from transforms.agent_points.carriers.roofline_replica import RooflineReplica
 from transforms.agent_points.carriers.workload import Prefill, Workload
-from transforms.agent_points.memory.pool_memory import PoolRanks, available_on_rank
+from transforms.agent_points.memory.pool_memory import PoolRanks, reckoned_on_rank
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.lookups import add_private_columns
 from transforms.agent_points.rows.rows import Rows
@@ -90,7 +90,7 @@ def engine(name: str) -> Engine:
     if points.is_empty():
         raise ValueError(f"{name}: no such replica")
     rows = Rows(add_private_columns(points[:1], spec, hardware))
-    available = available_on_rank(rows, PoolRanks.aggregated(rows), MappingOptions())
+    available = reckoned_on_rank(rows, PoolRanks.aggregated(rows), MappingOptions())
     token = kv.kv_bytes_on_rank(spec.attention, 1.0, rows["_kv_element_bytes"], rows["tp"])
     return Engine(points, spec, hardware, _steps(rows, spec), float(np.ravel(available / token)[0]), tp)
 

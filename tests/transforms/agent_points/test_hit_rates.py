@@ -195,7 +195,10 @@ def test_the_cliff_is_a_cliff() -> None:
 
 
 def test_waiting_is_what_a_build_that_lets_them_wait_says() -> None:
-    """150 code agents at eight H100: 80 are held, which is on the verge of the cliff. They hit nevertheless."""
+    """150 code agents at eight H100: 77 are held, which is on the verge of the cliff. They hit nevertheless.
+
+    8 * 0.9 * (79.2 GiB - 0.98 for a step's logits - 2 for libraries - 16.43 of weights) over 18,198 * 327,680 bytes.
+    """
     points = shipped_points(TABLES["agg"]).filter(pl.col("tp") == 8)
     scenario = article_scenario("code-agent", sessions=150)
     waits, thrashes = (
@@ -203,7 +206,7 @@ def test_waiting_is_what_a_build_that_lets_them_wait_says() -> None:
         for option in ("wait", "thrash")
     )
     assert thrashes["feasible"].all()
-    assert thrashes["waiting_sessions"].to_list() == [80] * thrashes.height
+    assert thrashes["waiting_sessions"].to_list() == [77] * thrashes.height
     for name in ("turn_latency_ms", "turns_per_s"):
         assert thrashes[f"waiting_{name}"].sort().to_list() == pytest.approx(waits[name].sort().to_list(), rel=1e-9)
     assert (thrashes["waiting_turns_per_s"] > 6 * thrashes["turns_per_s"]).all()
@@ -293,7 +296,9 @@ def test_options_that_leave_nothing_to_evict(option: dict[str, Any]) -> None:
 
 def test_no_point_at_the_wall_where_the_cache_falls() -> None:
     """Code agents on these rows reach the wall just where their hits go; on the roofline's finer curves they do not."""
-    coarse, fine = (carried(article_scenario("code-agent", cache=LRU), table) for table in ("agg", "roofline"))
+    coarse, fine = (
+        carried(article_scenario("code-agent", cache=LRU), table, reserve_fraction=0.1) for table in ("agg", "roofline")
+    )
     assert "kv_capacity" in set(coarse["infeasible_reason"])
     assert coarse.filter("feasible")["cache_hit_rate"].max() == 1.0
     assert coarse.filter(infeasible_reason="kv_capacity")["cache_hit_rate"].max() == 0.0

@@ -24,6 +24,7 @@ from transforms.equations import (
     disaggregation,
     engine_steps,
     kv_memory,
+    kv_room,
     roofline,
     roofline_steps,
     transfer,
@@ -89,6 +90,8 @@ FLOPS = [1e12, 5e13, 9e14, 2e15, 1e10]
 LOW_C, HIGH_C = [2.0, 10.0, 20.0, 1.0, 0.5], [30.0, 40.0, 70.0, 35.0, 100.0]
 LOW_R, HIGH_R = [0.5, 2.0, 1.0, 5.0, 4.446], [6.0, 6.0, 9.0, 7.0, 7.576]
 
+MEMORIES = [15e9, 40e9, 84e9, 149e9, 309e9]
+SMALL = [False, False, True, False, False]
 CASES = [
     Case(context.context_at_turn, {"turn": B, "initial_prompt_tokens": TOKENS, "new_tokens": NEW,
                                    "retained_output_tokens": OSL}),
@@ -202,6 +205,23 @@ CASES = [
     Case(kv_memory.max_sessions, {"left_per_rank": [-1e9, 0, 3e9, 6e9, 1e12], "session_bytes": BYTES, "dp": GPUS}),
     Case(kv_memory.sessions_p95_per_rank, {"left": [-1e9, 0, 3e9, 6e10, 1e12], "session_bytes": BYTES,
                                            "slope_times_sd": [0.0, 1e6, 1e8, 1e9, 1e10]}),
+    Case(kv_room.forward_bytes, {"tokens": TOKENS, "tp": GPUS},
+         {"hidden": 4096.0, "experts_per_token": 8.0, "mlp_width": 43_008.0}),
+    Case(kv_room.vllm_step_tokens, {"offered_bytes": MEMORIES, "is_small": SMALL}),
+    Case(kv_room.vllm_requests, {"offered_bytes": MEMORIES, "is_small": SMALL}),
+    Case(kv_room.vllm_usable_bytes, {"offered_bytes": MEMORIES, "version": [9, 19, 22, 99, 17], "forward": BYTES,
+                                     "requests": [256.0, 256, 1024, 1024, 1024], "gpus": GPUS},
+         {"vocabulary": 128_256.0}),
+    *(
+        Case(kv_room.sglang_static_fraction, {"offered_bytes": MEMORIES, "tp_size": GPUS, "pp": [1.0, 1, 2, 1, 4],
+                                              "dp": [1.0, 1, 2, 8, 8]}, {"is_latent": latent, "role": role})
+        for latent, role in ((False, "agg"), (True, "prefill"), (True, "decode"))
+    ),
+    Case(kv_room.sglang_usable_bytes, {"offered_bytes": MEMORIES, "static_fraction": SHARE, "gpus": GPUS}),
+    Case(kv_room.trtllm_usable_bytes, {"offered_bytes": MEMORIES, "forward": BYTES, "gpus": GPUS},
+         {"vocabulary": 128_256.0}),
+    Case(kv_room.server_bytes_per_rank, {"kv_tokens": TOKENS, "ranks": GPUS, "session_bytes": BYTES,
+                                         "session_tokens": BYTES}),
 ]  # fmt: skip
 #: Public functions that map no vector element by element, and why.
 NOT_ELEMENTWISE = {

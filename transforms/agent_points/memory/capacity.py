@@ -55,10 +55,10 @@ def _disaggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Map
     parked, decode = pools[options.parked_kv], pools["decode"]
     other = pools["decode" if options.parked_kv == "prefill" else "prefill"]
     on_decode = session_bytes(of.rows, scenario, spec, decode, options)
-    slots_left = maximum(available_on_rank(of.rows, decode, options) - on_decode.shared, 0.0)
+    slots_left = maximum(available_on_rank(of.rows, scenario, spec, decode, options) - on_decode.shared, 0.0)
     memory = pool_memory(of.rows, scenario, spec, parked, options)
     # the pool that does not park must hold its own weights too
-    memory["_weights_fit"] &= available_on_rank(of.rows, other, options) > 0
+    memory["_weights_fit"] &= available_on_rank(of.rows, scenario, spec, other, options) > 0
     memory["_in_flight_slots"] = decode.ranks * floor(slots_left / on_decode.peak)
     rows = _with(rows, of, memory)
     evicting = evicts(scenario, options)

@@ -3,15 +3,20 @@
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
+from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions, Pool
 from schemas.scenarios import Scenario
 from transforms.agent_points.mixing import mean_over_sessions, members
 from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.labels import code
+from transforms.agent_points.rows.lookups import add_private_columns
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import kv_memory as kv
 from transforms.equations.context import turn_profile
+from transforms.equations.kv_room import server_bytes_per_rank
 from transforms.numbers import Number, maximum, where
 
 #: Private figures of ``pool_memory``.
@@ -20,7 +25,10 @@ POOL_FIGURES = ("_shared_bytes", "_weights_fit", "_fit_mean", "_fit_p95", "_fit_
 
 @dataclass(frozen=True)
 class PoolRanks:
-    """The ranks of one pool, one number a row; every figure but ``ranks`` is of one rank."""
+    """The ranks of one pool, one number a row; every figure but ``ranks`` is of one rank.
+
+    ``usable_bytes``: of a GPU, without weights, by the engine's rule; ``is_whole``: whether the pool is the replica.
+    """
 
     ranks: Number
     tp: Number
@@ -28,18 +36,22 @@ class PoolRanks:
     dp: Number
     cp: Number
     gpu: Gpu
+    usable_bytes: Number
+    is_whole: bool
 
     @classmethod
     def aggregated(cls, rows: Rows) -> "PoolRanks":
         """The one pool of an aggregated replica."""
         dp = rows["dp"]
-        return cls(dp, rows["tp"], rows["gpus_per_replica"] / dp, dp, rows["cp"], Gpu.of_rows(rows, "decode"))
+        gpus, usable = rows["gpus_per_replica"] / dp, rows["_decode_usable_bytes"]
+        return cls(dp, rows["tp"], gpus, dp, rows["cp"], Gpu.of_rows(rows, "decode"), usable, is_whole=True)
 
     @classmethod
     def disaggregated(cls, rows: Rows, name: Pool) -> "PoolRanks":
         """The ``prefill`` or ``decode`` pool of a disaggregated replica."""
         workers, tp, pp, dp, cp = (rows[f"{name}_{part}"] for part in ("workers", "tp", "pp", "dp", "cp"))
-        return cls(workers * dp, tp, tp * pp * cp, dp, cp, Gpu.of_rows(rows, name))
+        usable = rows[f"_{name}_usable_bytes"]
+        return cls(workers * dp, tp, tp * pp * cp, dp, cp, Gpu.of_rows(rows, name), usable, is_whole=False)
 
 
 @dataclass(frozen=True)
@@ -97,16 +109,59 @@ def weights_on_rank(rows: Rows, pool: PoolRanks) -> Number:
 
 
 def usable_per_gpu(pool: PoolRanks, options: MappingOptions) -> Number:
-    """Bytes of one GPU for weights and KV, after the reserve and the runtime's own memory."""
+    """Bytes of one GPU for weights and KV: after what the engine keeps, or the reserve, and ``--overhead-gb``."""
+    if options.reserve_fraction is None:
+        return pool.usable_bytes - options.overhead_bytes_per_gpu
     return pool.gpu.hbm_bytes * (1.0 - options.reserve_fraction) - options.overhead_bytes_per_gpu
 
 
-def available_on_rank(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
-    """Bytes of one rank for KV; negative where the weights do not fit."""
-    return kv.available_bytes_per_rank(
-        pool.gpus, pool.gpu.hbm_bytes, options.reserve_fraction, weights_on_rank(rows, pool),
-        options.overhead_bytes_per_gpu,
-    )  # fmt: skip
+def weights_against_usable(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
+    """What the weights of one rank take of its usable bytes: all of them, or the share that a rule counts."""
+    weights = weights_on_rank(rows, pool)
+    return weights * rows["_usable_by_weights"] if options.reserve_fraction is None else weights
+
+
+def reckoned_on_rank(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
+    """Bytes of one rank for KV without a server's figure; negative where the weights do not fit."""
+    return pool.gpus * usable_per_gpu(pool, options) - weights_against_usable(rows, pool, options)
+
+
+def replica_kv_bytes(serving: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> float:
+    """Bytes for KV of the aggregated replica that one row of ``serving_points`` names, by its engine's defaults."""
+    rows = Rows(add_private_columns(serving, spec, hardware))
+    pool = PoolRanks.aggregated(rows)
+    return float((pool.ranks * reckoned_on_rank(rows, pool, MappingOptions()))[0])
+
+
+def available_on_rank(
+    rows: Rows, scenario: Scenario, spec: ModelSpec, pool: PoolRanks, options: MappingOptions
+) -> Number:
+    """Bytes of one rank for KV; negative where the weights do not fit.
+
+    The server's own figure rules where a row has it; a disaggregated one does not say of which pool it is.
+    """
+    reckoned = reckoned_on_rank(rows, pool, options)
+    if not pool.is_whole:
+        return reckoned
+    stated = rows["kv_tokens"]
+    is_stated = np.isfinite(stated)
+    if not is_stated.any():
+        return reckoned
+    element, paged = rows["_kv_element_bytes"], options.kv_layout == "paged"
+    each = [member.scenario.mean_context_tokens for member in members(scenario)]
+    held = [kv.session_bytes_on_rank(spec.attention, tokens, element, pool.tp, paged=paged) for tokens in each]
+    session = mean_over_sessions(rows, scenario, held), mean_over_sessions(rows, scenario, each)
+    return where(is_stated, server_bytes_per_rank(stated, pool.ranks, *session), reckoned)
+
+
+def room_source(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
+    """Whose figure the bytes are, as the codes of ``kv_room_source``."""
+    option, engine, assumed, server = (
+        np.int8(code("kv_room_source", name)) for name in ("option", "engine", "assumed", "server")
+    )
+    by_rule = np.where(rows["_has_room_rule"], engine, assumed)
+    source = by_rule if options.reserve_fraction is None else np.full(len(rows), option)
+    return np.where(np.isfinite(rows["kv_tokens"]), server, source) if pool.is_whole else source
 
 
 def pool_memory(
@@ -114,21 +169,26 @@ def pool_memory(
 ) -> dict[str, Number]:
     """Bytes of a session and bytes for KV, and the sessions that fit (``_fit_mean``, ``_p95``, ``_peak``)."""
     bytes_ = session_bytes(rows, scenario, spec, pool, options)
-    available = available_on_rank(rows, pool, options)
+    available = available_on_rank(rows, scenario, spec, pool, options)
     left = maximum(available - bytes_.shared, 0.0)
     spread = bytes_.slope * turn_profile(scenario).context_sd
     fits = available > 0
     least = np.full(len(rows), np.nan)
     if not fits.all():
-        least = where(fits, np.nan, kv.least_gpus_that_fit(weights_on_rank(rows, pool), usable_per_gpu(pool, options)))
+        least = where(fits, np.nan, _least_gpus(rows, pool, options))
     return {
         "kv_bytes_per_session_mean": bytes_.mean,
         "kv_bytes_per_session_peak": bytes_.peak,
         "_shared_bytes": pool.ranks * bytes_.shared,
         "kv_bytes_available": pool.ranks * available,
+        "kv_room_source": room_source(rows, pool, options),
         "_weights_fit": fits,
         "least_tp_that_fits": least,
         "_fit_mean": kv.max_sessions(left, bytes_.mean, pool.ranks),
         "_fit_p95": pool.ranks * kv.sessions_p95_per_rank(left, bytes_.mean, spread),
         "_fit_peak": kv.max_sessions(left, bytes_.peak, pool.ranks),
     }
+
+
+def _least_gpus(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
+    return kv.least_gpus_that_fit(weights_against_usable(rows, pool, options), usable_per_gpu(pool, options))

@@ -4,10 +4,9 @@ from typing import Final
 
 from schemas.fields import FIELDS
 
+LABELLED: Final = ("infeasible_reason", "binding_limit", "transfer_method", "kv_room_source")
 #: Column -> its texts.
-LABELS: Final[dict[str, tuple[str | None, ...]]] = {
-    name: (None, *(FIELDS[name].allowed or ())) for name in ("infeasible_reason", "binding_limit", "transfer_method")
-}
+LABELS: Final[dict[str, tuple[str | None, ...]]] = {name: (None, *(FIELDS[name].allowed or ())) for name in LABELLED}
 
 
 def code(column: str, text: str | None) -> int:

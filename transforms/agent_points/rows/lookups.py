@@ -12,6 +12,7 @@ from schemas.models import ModelSpec
 from schemas.options import Pool
 from transforms.agent_points.judgement.cost import usd_per_gpu_hour
 from transforms.agent_points.judgement.evidence import is_evaluated
+from transforms.agent_points.memory.engine_room import room_columns
 from transforms.agent_points.rows.columns import by_dtype
 from transforms.agent_points.rows.gpu import add_gpu_columns
 from transforms.agent_points.sessions import stations
@@ -45,8 +46,8 @@ class Lookups:
 def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> pl.DataFrame:
     """Rows of ``serving_points`` of one model with the private columns, and the price of their GPUs.
 
-    Those of ``add_gpu_columns``; bytes of the weights and of a KV element; the shape of the ranks, whichever mode. All
-    are the same in all rows of a configuration.
+    Those of ``add_gpu_columns``; bytes of the weights and of a KV element; what the engine leaves for KV; the shape of
+    the ranks, whichever mode. All are the same in all rows of a configuration.
     """
     c = pl.col
     return add_gpu_columns(points, hardware).with_columns(
@@ -76,6 +77,7 @@ def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: Hardwar
         usd_per_gpu_hour=usd_per_gpu_hour(hardware),
         _is_roofline=c("source") == "roofline",
         _is_evaluated=is_evaluated(),
+        **room_columns(spec, hardware),
     )
 
 

@@ -121,7 +121,7 @@ def held_by_pool(
 def test_pools_of_a_disaggregated_replica(slug: str, parked: str) -> None:
     """model.md 5: parked prefixes in one pool at the mean context, those in flight in the decode pool at the peak."""
     scenario, gpu, spec = article_scenario(slug), hardware("h200-sxm"), model("llama-3-1-8b")
-    points = agent_points(shipped_points(DISAGG), setting(gpu, spec, scenario, parked_kv=parked))
+    points = agent_points(shipped_points(DISAGG), setting(gpu, spec, scenario, parked_kv=parked, reserve_fraction=0.1))
     limits = []
     for point in points.filter(~pl.col("interpolated")).to_dicts():
         element, stored = ({"bf16": 2, "fp8": 1}[point[name]] for name in ("kv_dtype", "linear_dtype"))
