@@ -60,8 +60,11 @@ def evaluate_runs(
 def _records(
     deployment: "RunDeployment", engines: "Sequence[CalibratedEngine]", alike: Mapping[str, str]
 ) -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
     from pipelines.reading.engines import load_priors
-    from transforms.agentic.runs import engine_of_run, fit_runs, predicted
+    from transforms.agentic.predicted_runs import predict_run
+    from transforms.agentic.runs import engine_of_run, fit_runs
     from transforms.calibration.report import engine_of
 
     engine = engine_of_run(deployment, engines, alike)
@@ -81,7 +84,7 @@ def _records(
                 "turn_latency_s": row["turn_latency_ms"] / 1e3,
                 "cache_hit_rate": run.hit_rate,
             },
-            "predicted": predicted(run, deployment.facts, fitted, piloted=bool(pilots)),
+            "predicted": asdict(predict_run(run, deployment.facts, fitted)),
         })  # fmt: skip
     return records
 

@@ -17,11 +17,10 @@ from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from schemas.tables import TABLES
 from transforms.agent_points.memory.pool_memory import replica_kv_bytes
-from transforms.agentic.replay import Replay, Server, most_in_memory, predict_replay, replay_at_hit_rate
+from transforms.agentic.replay import Replay, most_in_memory
 from transforms.cache import PauseDistribution
-from transforms.calibration.agents import AgentSteps, Pilot, fit_pilots
+from transforms.calibration.agents import Pilot, fit_pilots
 from transforms.calibration.deployments import Refused, deployment_columns
-from transforms.calibration.engine import BAND_DEVIATIONS
 from transforms.calibration.facts import Facts, deployment_facts
 from transforms.calibration.fit import Fitted, expected_logs
 from transforms.calibration.prior import Prior
@@ -41,10 +40,6 @@ _PRECISIONS: Final = (*BYTES_PER_WEIGHT, "fp4")
 _PAUSES: Final = 32
 #: Standard deviation of contexts over their mean where a run does not say it: 0.42 in measured coding agents.
 CONTEXT_SPREAD: Final = 0.4
-#: Standard deviations of the logarithm of the turn latency, from evaluated runs: before memory is full and beyond, with
-#: a pilot and without; near the wall, within this fraction of it, as beyond.
-DEVIATION: Final = {(True, False): 0.12, (True, True): 0.40, (False, False): 0.45, (False, True): 0.80}
-NEAR_THE_WALL: Final = 0.3
 #: A whole run lasts for so much of the longest, its turns and pauses make up so much of its sessions' time, and its
 #: mean TTFT is at most so many times the median.
 LEAST_DURATION: Final = 0.94
@@ -218,28 +213,6 @@ def fit_runs(pilots: Sequence[AgentRun], facts: Facts, prior: Prior, standard: F
     known = standard or Fitted(expected_logs(prior, facts), prior.covariance)
     told = [pilot for run in pilots if (pilot := run.pilot) is not None]
     return fit_pilots(told, facts, Prior(known.logs, known.covariance)) if told else known
-
-
-def predicted(
-    run: AgentRun, facts: Facts, fitted: Fitted, *, piloted: bool, hits_given: bool = False
-) -> dict[str, float]:
-    """Throughput, turn latency with its band, and hit rate of a run, by the replay."""
-    steps = AgentSteps(facts, fitted.logs)
-    server = Server(steps, run.memory_tokens, run.host_tokens, run.reload_ms_per_token)
-    hits = run.hit_rate
-    if hits_given and hits is not None:
-        found = replay_at_hit_rate(run.replay, server, hits)
-    else:
-        found = predict_replay(run.replay, server)
-    near = run.row["sessions"] > run.wall * (1.0 - NEAR_THE_WALL)
-    factor = float(np.exp(BAND_DEVIATIONS * DEVIATION[(piloted, near)]))
-    return {
-        "output_tokens_per_s_per_gpu": found.output_tokens_per_s / run.row["gpus_per_replica"],
-        "turn_latency_s": found.turn_latency_s,
-        "turn_latency_low_s": found.turn_latency_s / factor,
-        "turn_latency_high_s": found.turn_latency_s * factor,
-        "cache_hit_rate": found.hit_rate,
-    }
 
 
 def usable_pilots(deployment: RunDeployment) -> tuple[RunDeployment | None, list[Refused]]:

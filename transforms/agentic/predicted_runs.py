@@ -1,0 +1,69 @@
+"""A measured agent run as its engine lets expect it: throughput, turn latency and its band, cache hits."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from transforms.agentic.replay import ReplayFigures, Server, predict_replay, replay_at_hit_rate
+from transforms.agentic.runs import AgentRun
+from transforms.calibration.agents import AgentSteps
+from transforms.calibration.engine import BAND_DEVIATIONS
+from transforms.calibration.facts import Facts
+from transforms.calibration.fit import Fitted, free_parameters
+from transforms.calibration.parameters import Array
+
+#: What the replay leaves of the logarithm of the turn latency (standard deviation) where the engine is known, from
+#: evaluated runs: before memory is full, and beyond it or within this fraction of it.
+LEFT: Final = 0.10
+LEFT_AT_THE_WALL: Final = 0.35
+NEAR_THE_WALL: Final = 0.3
+#: Parameters are moved so far, in logarithms, up and down: across the cliff of the cache no slope is a number.
+_STEP: Final = 0.2
+
+
+@dataclass(frozen=True)
+class PredictedRun:
+    """What a run is expected to report; the latency with the range in which 80 % of evaluated errors lie."""
+
+    output_tokens_per_s_per_gpu: float
+    turn_latency_s: float
+    turn_latency_low_s: float
+    turn_latency_high_s: float
+    cache_hit_rate: float
+
+
+def predict_run(run: AgentRun, facts: Facts, fitted: Fitted, *, hits_given: bool = False) -> PredictedRun:
+    """The run by the replay. ``hits_given``: with the hit rate that it had, where it states one."""
+    hits = run.hit_rate if hits_given else None
+    found = _replayed(run, facts, fitted.logs, hits)
+    near = run.row["sessions"] > run.wall * (1.0 - NEAR_THE_WALL)
+    deviation = np.hypot(_open(run, facts, fitted, hits), LEFT_AT_THE_WALL if near else LEFT)
+    factor = float(np.exp(BAND_DEVIATIONS * deviation))
+    return PredictedRun(
+        output_tokens_per_s_per_gpu=found.output_tokens_per_s / run.row["gpus_per_replica"],
+        turn_latency_s=found.turn_latency_s,
+        turn_latency_low_s=found.turn_latency_s / factor,
+        turn_latency_high_s=found.turn_latency_s * factor,
+        cache_hit_rate=found.hit_rate,
+    )
+
+
+def _open(run: AgentRun, facts: Facts, fitted: Fitted, hits: float | None) -> float:
+    """What the engine's parameters leave open of the logarithm of the turn latency (standard deviation)."""
+    free = free_parameters(facts)
+    slopes = []
+    for at in free:
+        ends = []
+        for step in (_STEP, -_STEP):
+            logs = fitted.logs.copy()
+            logs[at] += step
+            ends.append(np.log(_replayed(run, facts, logs, hits).turn_latency_s))
+        slopes.append((ends[0] - ends[1]) / (2 * _STEP))
+    slope = np.array(slopes)
+    return float(np.sqrt(slope @ fitted.covariance[np.ix_(free, free)] @ slope))
+
+
+def _replayed(run: AgentRun, facts: Facts, logs: Array, hits: float | None) -> ReplayFigures:
+    server = Server(AgentSteps(facts, logs), run.memory_tokens, run.host_tokens, run.reload_ms_per_token)
+    return predict_replay(run.replay, server) if hits is None else replay_at_hit_rate(run.replay, server, hits)
