@@ -15,6 +15,8 @@ from transforms.sources.rows import ROW_SCHEMA
 
 #: Speed against TPOT, throughput against throughput, besides the rounding.
 RATE_TOLERANCE = 0.01
+#: Of a rate of requests that is printed with three decimals.
+RATE_ROUNDING: Final = 0.001
 #: Latency against its parts: all three are printed in ms with three decimals.
 LATENCY_TOLERANCE = 0.005
 #: The same where they were measured on requests of different lengths. mean(tpot * n) and mean(tpot) * mean(n)
@@ -155,6 +157,16 @@ def _identity_rules() -> list[Rule]:
             (tokens_per_s / (c("requests_per_s") * _counted_tokens()) - 1).abs()
             > RATE_TOLERANCE + rounding_error("stated_tokens_per_s_per_gpu"),
             pl.format("tokens/s/gpu * GPUs = {} is not the throughput stated", tokens_per_s),
+        ),
+        Rule(
+            "throughput_does_not_fit",
+            # three decimals: the rate of a slow replica is printed as 0
+            (c("stated_requests_per_s") - c("requests_per_s")).abs()
+            > RATE_TOLERANCE * c("requests_per_s") + RATE_ROUNDING,
+            pl.format(
+                "{} requests/s stated, {} by the tokens/s and the output length",
+                "stated_requests_per_s", "requests_per_s",
+            ),
         ),
         Rule(
             "breaks_littles_law",

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from typing import Final
 
 import polars as pl
 
@@ -18,6 +19,7 @@ from transforms.serving_points.rules import Rule, flag_rows
 from transforms.serving_points.schema_rules import schema_rules
 from transforms.serving_points.server_memory import flag_kv_tokens
 from transforms.serving_points.step_times import add_step_times
+from transforms.sources.rows import LARGEST_COUNT
 
 _QUARANTINE = TABLES["quarantine"].field_names
 
@@ -72,7 +74,7 @@ def resolve_names(rows: pl.DataFrame, hardware: HardwareCatalogue, models: Model
         rows = _resolve(rows, f"{column}_name", column, hardware, "unknown_hardware", f"said_{column}")
     rows = _resolve(rows, "model_name", "model", models, "unknown_model", "said_model", alias="model_alias")
     engine = pl.col("backend").str.to_lowercase()
-    return rows.with_columns(
+    named = rows.with_columns(
         hardware=pl.when(pl.col("prefill_hardware") == pl.col("decode_hardware"))
         .then("prefill_hardware")
         .otherwise(pl.concat_str("prefill_hardware", pl.lit(PAIR), "decode_hardware")),
@@ -83,6 +85,7 @@ def resolve_names(rows: pl.DataFrame, hardware: HardwareCatalogue, models: Model
             pl.col("prefill_workers") * _gpus("prefill_") + pl.col("decode_workers") * _gpus("decode_"),
         ),
     )
+    return flag_rows(named, [_TOO_MANY_GPUS]).with_columns(pl.col("gpus_per_replica").cast(pl.Int64, strict=False))
 
 
 def _fill_formats(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
@@ -102,8 +105,20 @@ def _fill_formats(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
 
 
 def _gpus(prefix: str) -> pl.Expr:
-    """GPUs of one worker: attention ranks times context parallelism. Experts use the same GPUs."""
-    return pl.col(f"{prefix}tp") * pl.col(f"{prefix}pp") * pl.col(f"{prefix}dp") * pl.col(f"{prefix}cp")
+    """GPUs of one worker: attention ranks times context parallelism. Experts use the same GPUs.
+
+    A real number: the product of large counts is none that an integer holds.
+    """
+    return (
+        pl.col(f"{prefix}tp").cast(pl.Float64) * pl.col(f"{prefix}pp") * pl.col(f"{prefix}dp") * pl.col(f"{prefix}cp")
+    )
+
+
+_TOO_MANY_GPUS: Final = Rule(
+    "out_of_range",
+    pl.col("gpus_per_replica") > LARGEST_COUNT,
+    pl.format(f"gpus_per_replica is {{}} by the parallel dimensions, more than {LARGEST_COUNT:,}", "gpus_per_replica"),
+)
 
 
 def _lookup(

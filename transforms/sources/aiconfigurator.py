@@ -47,7 +47,7 @@ def _agg_rows(raw: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:
         "num_total_gpus", "tp", "pp", "dp", "moe_tp", "moe_ep",
     )  # fmt: skip
     optional = {"prefix": 0.0, "cp": 1.0, "encoder_latency": 0.0}
-    stated = ("request_latency", "memory", "ctx_tokens", *_DRAFTS)
+    stated = ("request_latency", "memory", "ctx_tokens", "seq/s", *_DRAFTS)
     frame = add_drafts(_with_numbers(raw, numbers, optional, stated), drafts)
     texts = ("model", "system", "backend", "gemm", "moe", "kvcache", "fmha")
     frame = _with_texts(frame, texts)
@@ -78,7 +78,7 @@ def _disagg_rows(raw: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:
     shape = ("tp", "pp", "dp", "moe_tp", "moe_ep", "workers", "bs")
     pooled = tuple(f"{pool}{name}" for pool in pools for name in shape)
     optional = {"prefix": 0.0, "(p)cp": 1.0, "(d)cp": 1.0, "encoder_latency": 0.0, "(e)workers": 0.0}
-    stated = ("request_latency", "(p)memory", "(d)memory", *_DRAFTS)
+    stated = ("request_latency", "(p)memory", "(d)memory", "seq/s", *_DRAFTS)
     frame = add_drafts(_with_numbers(raw, (*numbers, *pooled), optional, stated), drafts)
     texts = ("gemm", "moe", "kvcache", "fmha", "system", "backend")
     frame = _with_texts(frame, ("model", *(f"{pool}{name}" for pool in pools for name in texts)))
@@ -137,6 +137,7 @@ def _shared_columns(tokens_per_request: pl.Expr) -> dict[str, pl.Expr]:
         "tokens_per_s_per_user": pl.col("tokens/s/user"),
         "stated_gpus": pl.col("num_total_gpus"),
         "stated_tokens_per_s_per_gpu": pl.col("tokens/s/gpu"),
+        "stated_requests_per_s": pl.col("seq/s"),
         "latency_statistic": pl.lit("mean"),
     }
 

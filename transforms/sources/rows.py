@@ -33,7 +33,9 @@ _FIELDS: Final = (
     "isl_nominal_tokens", "osl_nominal_tokens",
 )  # fmt: skip
 #: What the table itself states and the guard recomputes.
-_STATED: Final = {"stated_gpus": pl.Float64(), "stated_tokens_per_s_per_gpu": pl.Float64()}
+_STATED: Final = {
+    name: pl.Float64() for name in ("stated_gpus", "stated_tokens_per_s_per_gpu", "stated_requests_per_s")
+}
 
 ROW_SCHEMA: Final[dict[str, pl.DataType]] = {
     "source_row": pl.Int64(),
