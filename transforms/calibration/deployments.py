@@ -19,8 +19,9 @@ from transforms.configurations import CONFIGURATION
 
 Places = npt.NDArray[np.intp]
 
-#: What differs between runs of one deployment: who measured, and how many drafts were accepted.
-_OF_A_RUN: Final = ("source", "tool_version", "accepted_tokens", "prefill_batch")
+#: What differs between runs of one deployment: who measured, how many drafts were accepted, and for which model of the
+#: architecture.
+_OF_A_RUN: Final = ("source", "tool_version", "accepted_tokens", "prefill_batch", "shared_from")
 FEWEST_ROWS: Final = 2
 
 

@@ -169,7 +169,7 @@ def test_a_deployment_is_found_whether_numbers_were_read_as_whole_or_not() -> No
 
 def test_models_of_one_architecture_share_an_engine() -> None:
     """Rows named Llama 3.3 70B, on the engine that was fitted to those of Llama 3.1 70B."""
-    named = rows().with_columns(model=pl.lit("llama-3-3-70b"))
+    named = rows().with_columns(model=pl.lit("llama-3-3-70b"), shared_from=pl.lit("llama-3-1-70b"))
     shared = Setting(article_scenario(), load_models().get("llama-3-3-70b"), load_hardware(), engines=library(fitted()))
     ours, theirs = carry_points(named, shared), carried(library(fitted()))
     assert ours["turn_latency_ms"].to_list() == theirs["turn_latency_ms"].to_list()
