@@ -59,7 +59,9 @@ def print_text(text: str) -> None:
     """Print a line of text, broken between words where the terminal ends."""
     text = terminal_text(text)
     indent = " " * (len(text) - len(text.lstrip()))
-    lines = textwrap.wrap(text.strip(), (terminal_columns() or TEXT_COLUMNS) - len(indent), subsequent_indent="  ")
+    width = (terminal_columns() or TEXT_COLUMNS) - len(indent)
+    # an option is one word
+    lines = textwrap.wrap(text.strip(), width, subsequent_indent="  ", break_on_hyphens=False)
     print("\n".join(indent + line for line in lines))
 
 

@@ -39,10 +39,11 @@ def blocks(text: str, language: str) -> list[str]:
 
 def commands(text: str) -> list[Command]:
     """All commands of the console blocks. Where a block shows output, its commands begin with ``$``."""
-    return [command for block in blocks(text, "console") for command in _commands_of(block.splitlines())]
+    return [command for block in blocks(text, "console") for command in commands_of(block.splitlines())]
 
 
-def _commands_of(lines: list[str]) -> list[Command]:
+def commands_of(lines: list[str]) -> list[Command]:
+    """The commands of the lines of one console block."""
     prompted = any(line.startswith("$ ") for line in lines)
     found: list[tuple[str, list[str]]] = []
     waiting = iter(lines)

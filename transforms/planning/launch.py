@@ -86,13 +86,14 @@ def launch(deployment: Deployment, launcher: Launcher) -> str:
     for worker in deployment.workers:
         role = "" if worker.role is None else f" for {worker.role}"
         each = f"{worker.count} of this{role} in each replica, " if worker.role is not None else ""
-        lines += ["", f"# {each}{worker.gpus} GPUs each"]
+        lines += ["", f"# {each}{worker.gpus} GPU{'s' if worker.gpus > 1 else ''} each"]
         lines += commands[engine](deployment, worker, launcher == "dynamo")
     return "\n".join(lines)
 
 
 def _remarks(deployment: Deployment, launcher: Launcher, engine: str) -> list[str]:
-    remarks = [f"{deployment.replicas} replicas as this one, a load balancer that keeps a session on its replica"]
+    several = f"{deployment.replicas:,} replicas as this one, and a load balancer that keeps a session on its replica"
+    remarks = [several] if deployment.replicas > 1 else []
     if engine != deployment.backend:
         remarks.append(f"CHECK: the plan's figures are of {deployment.backend}, not of {engine}")
     if deployment.checkpoint is None:
