@@ -144,6 +144,14 @@ _text("setting", "what tells two runs of one shape apart: `run`, label, server f
       "where it says nothing", nullable=True)  # fmt: skip
 _text("database_mode", "what AIConfigurator took its kernel times from, as its configuration names it (SILICON: "
       "measured; HYBRID: estimated where none were measured); NULL where it is not told", nullable=True)  # fmt: skip
+_real(
+    "slower_than_roofline",
+    "-",
+    "how many times the row's TPOT is that of the calibrated roofline for its configuration; NULL below 2.5 times",
+    "TPOT * accepted tokens / roofline",
+    nullable=True,
+    at_least=1,
+)
 _text(
     "serving_mode",
     "agg: every GPU prefills and decodes; disagg: pools of their own",

@@ -14,7 +14,7 @@ _ORIGIN = ("point_id", "source", "source_file", "source_row", "tool_version")
 _WHAT = (
     "configuration_id", "hardware", "hardware_name", "prefill_hardware", "decode_hardware", "model", "model_name",
     "weight_dtype", "expert_dtype", "linear_dtype", "kv_dtype", "attention_dtype", "backend", "backend_version",
-    "serving_mode", "setting", "database_mode", "shared_from",
+    "serving_mode", "setting", "database_mode", "shared_from", "slower_than_roofline",
 )  # fmt: skip
 _SHAPE = (
     "tp", "pp", "dp", "cp", "moe_tp", "moe_ep",

@@ -49,7 +49,7 @@ _SQL = """
            backend, transfer_method,
            binding_limit, serving_mode, gpus_per_replica, prefill_hardware, decode_hardware, prefill_workers,
            prefill_tp, prefill_pp, prefill_dp, prefill_cp, tasks_per_s_per_gpu, output_tokens_per_s_per_gpu,
-           interpolated, feasible, infeasible_reason, on_frontier,
+           interpolated, feasible, infeasible_reason, on_frontier, {noted}
            case serving_mode
              when 'agg' then concat('tp', tp, case when pp > 1 then concat(' pp', pp) else '' end,
                                     case when dp > 1 then concat(' dp', dp) else '' end)
@@ -60,6 +60,10 @@ _SQL = """
     from {table}
     where list_contains(?, hardware) and model = ? and scenario = ?
     order by list_position(?, hardware), weight_dtype, turn_latency_ms, point_id
+"""
+_FLAGS = """
+    select hardware, model, source, slower_than_roofline from serving_points
+    where list_contains(?, hardware) and model = ?
 """
 
 
@@ -83,9 +87,11 @@ def frontier_command(
     A figure file has at most seven GPUs, and the points below the frontier and beyond the KV wall too,
     lighter; its numbers are the table's.
     """
+    from pipelines.answering.row_notes import NOTED_COLUMNS, print_notes
     from pipelines.lake.query import open_lake
     from pipelines.reading.given_paths import check_output_file
     from schemas.errors import UserError
+    from transforms.synthesis.slower import slow_tables
 
     asked: dict[Kind, Path | None] = {"png": png, "svg": svg, "html": html}
     figures = {kind: path for kind, path in asked.items() if path is not None}
@@ -100,8 +106,11 @@ def frontier_command(
         gpus = list(dict.fromkeys(slug(given, "hardware") for given in hardware))
         model, scenario = slug(model, "model"), slug(scenario, "scenario")
         table = "agent_points" if figures else "agent_frontier"
-        result = connection.query(_SQL.format(table=table), [gpus, model, scenario, gpus])
+        known = connection.query("select * from agent_points limit 0").columns
+        noted = "".join(f"{name}, " for name in NOTED_COLUMNS if name in known)  # releases of before have none
+        result = connection.query(_SQL.format(table=table, noted=noted), [gpus, model, scenario, gpus])
         points = [dict(zip(result.columns, row, strict=True)) for row in result.rows()]
+        slow = slow_tables(connection.frame(_FLAGS, [gpus, model])) if noted else ()
     best = [point for point in points if point["on_frontier"]]
     missing = [gpu for gpu in gpus if gpu not in {point["hardware"] for point in best}]
     for gpu in missing:
@@ -123,11 +132,12 @@ def frontier_command(
         best = _most_tasks(best, top)
     if output_format == "table":
         _print_table(best, several=len(gpus) > 1)
+        print_notes(best, slow)
         _plot(best, f"{', '.join(gpus)}; {model}, {scenario}")
     else:
         from pipelines.commands.output import print_records
 
-        print_records(best, (*_COLUMNS, *_IDENTITY), output_format)
+        print_records(best, (*_COLUMNS, *_IDENTITY, *(NOTED_COLUMNS if noted else ())), output_format)
     for kind, path in figures.items():
         write_figure(spec, kind, path)
         typer.echo(f"Figure: {path}", err=output_format != "table")

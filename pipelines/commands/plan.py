@@ -93,8 +93,10 @@ def plan_command(
         print(_launch(feasible[0], emit, contents, agents))
     elif output_format == "table":
         from pipelines.answering.plan_table import print_plans
+        from pipelines.answering.row_notes import print_notes, slow_tables_of
 
         print_plans(rows, question, limits.at)
+        print_notes(rows, slow_tables_of(contents, rows))
     else:
         from pipelines.commands.output import print_records
 

@@ -73,9 +73,11 @@ def what_if_command(
     """
     from pipelines.answering.prices import priced
     from pipelines.answering.release_contents import open_contents
+    from pipelines.answering.row_notes import print_notes
     from pipelines.commands.output import print_records
     from schemas.options import ScenarioChanges
     from transforms.planning.what_if import compare, follows
+    from transforms.synthesis.slower import slow_tables
 
     contents = open_contents(lake)
     slug, own = contents.model_slug(model), contents.scenario(scenario)
@@ -92,6 +94,7 @@ def what_if_command(
         ]
         print(f"{slug} at {own.slug}: {', '.join(said)}")
         _print_table(comparisons)
+        print_notes(_shown(comparisons), slow_tables(points))
     else:
         print_records(_records(comparisons), _COLUMNS, output_format)
     if all(comparison.after is None for comparison in comparisons):
@@ -174,6 +177,12 @@ def _figures(comparisons: "list[Comparison]") -> tuple[str, ...]:
 
 def _of(side: dict[str, Any] | None, name: str) -> Any:
     return None if side is None else side[name]
+
+
+def _shown(comparisons: "list[Comparison]") -> list[dict[str, Any]]:
+    """The rows that the table names, before and after."""
+    sides = [(each.hardware, side) for each in comparisons for side in (each.before, each.after)]
+    return [{"hardware": hardware, **side} for hardware, side in sides if side is not None]
 
 
 def _print_table(comparisons: "list[Comparison]") -> None:

@@ -18,6 +18,7 @@ from transforms.serving_points.judge import judge_rows_of_files, new_points
 from transforms.serving_points.measured_agentic import judge_agentic_of_files
 from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError
+from transforms.synthesis.slower import add_slower_than_roofline
 
 #: A sentence with a list of columns has a tenth of that; what is longer quotes the file.
 MAX_REASON_CHARACTERS: Final = 10_000
@@ -144,6 +145,7 @@ def _judged(group: Sequence[FoundFile], hardware: HardwareCatalogue, models: Mod
     runs = empty_frame("measured_agentic")
     if with_rows:
         points, bad = judge_rows_of_files(_together(with_rows), hardware, models)
+        points = add_slower_than_roofline(points, hardware, models)
     if with_runs:
         runs, bad_runs = judge_agentic_of_files(_together(with_runs), hardware, models)
         bad = pl.concat([bad, bad_runs])

@@ -11,9 +11,11 @@ from pipelines.reading.judged_files import FileAccount, judged_files
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import conform, empty_frame
 from transforms.serving_points.superseding import rerun_columns, superseded
-from transforms.synthesis.slower import SlowTable, sample_rows, slower_than_roofline
+from transforms.synthesis.slower import SlowTable, slow_tables
 
 READING = "Reading tables"
+#: What says whether whole tables are slow; kept of every row.
+FLAG_COLUMNS = ("hardware", "model", "source", "slower_than_roofline")
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,13 @@ def read_inputs(
     agentic: list[pl.DataFrame] = []
     quarantine: list[pl.DataFrame] = []
     reruns: list[pl.DataFrame] = []
-    samples: list[pl.DataFrame] = []
+    flags: list[pl.DataFrame] = []
     accounts: list[FileAccount] = []
     for outcome in judged_files(files, hardware, models, on_file, threads):
         accounts += outcome.accounts
         quarantine.append(outcome.quarantine)
         reruns.append(rerun_columns(outcome.points))
-        samples.append(sample_rows(outcome.points))
+        flags.append(outcome.points.select(FLAG_COLUMNS))
         if keep_points:
             points.append(outcome.points)
             agentic.append(outcome.agentic)
@@ -89,7 +91,7 @@ def read_inputs(
             )
             for account in accounts
         ),
-        slow=slower_than_roofline(pl.concat([empty_frame("serving_points"), *samples]), hardware, models),
+        slow=slow_tables(pl.concat([empty_frame("serving_points").select(FLAG_COLUMNS), *flags])),
     )
 
 

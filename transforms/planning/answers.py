@@ -17,6 +17,7 @@ CONFIGURATION_COLUMNS: Final = (
     "source", "backend", "backend_version", "serving_mode", "weight_dtype", "kv_dtype", "tp", "pp", "dp", "moe_tp",
     "moe_ep", "prefill_workers", "prefill_tp", "prefill_pp", "prefill_dp", "prefill_moe_ep", "decode_workers",
     "decode_tp", "decode_pp", "decode_dp", "decode_moe_ep", "gpus_per_replica",
+    "database_mode", "slower_than_roofline",
 )  # fmt: skip
 COLUMNS: Final = (
     "hardware", "model", "scenario", "sessions", "feasible", "gpus", "replicas", *CONFIGURATION_COLUMNS,

@@ -21,7 +21,7 @@ OPERATING_FIGURES: Final = ("gpus", "replicas", "sessions_wanted", "sessions_adm
 _CONFIGURATION: Final = (
     "serving_mode", "tp", "pp", "dp", "moe_ep", "prefill_workers", "prefill_tp", "prefill_pp", "prefill_dp",
     "prefill_moe_ep", "decode_workers", "decode_tp", "decode_pp", "decode_dp", "decode_moe_ep", "weight_dtype",
-    "backend",
+    "backend", "database_mode", "slower_than_roofline",
 )  # fmt: skip
 POINTS: Final = ("most_tasks", "shortest_turns", "operating_point")
 

@@ -192,12 +192,13 @@ def _complete(rows: pl.DataFrame, models: ModelCatalogue) -> pl.DataFrame:
     )
     points = add_step_times(points, {spec.slug: spec.layers for spec in models})
     points = points.with_columns(point_id=point_ids(points), configuration_id=configuration_ids(points))
-    return points.with_columns(shared_from=pl.lit(None, pl.String))
+    # what is told of the rows that are kept
+    return points.with_columns(shared_from=pl.lit(None, pl.String), slower_than_roofline=pl.lit(None, pl.Float64))
 
 
 def point_ids(
     points: pl.DataFrame,
-    without: Sequence[str] = ("source_file", "source_row", "database_mode", "shared_from"),
+    without: Sequence[str] = ("source_file", "source_row", "database_mode", "shared_from", "slower_than_roofline"),
     table: str = "serving_points",
 ) -> pl.Series:
     """A key for each point: a hash of what its row says, wherever the row stands."""

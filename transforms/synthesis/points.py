@@ -85,9 +85,10 @@ def _priced(frame: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue, p
     )
 
 
-def decode_times_ms(rows: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> pl.Series:
-    """TPOT of the calibrated roofline for rows of one model, mode and workload, a token a step."""
-    isl, osl = rows.select("isl_tokens", "osl_tokens").row(0)
+def decode_times_ms(
+    rows: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue, isl: float, osl: float
+) -> pl.Series:
+    """TPOT of the calibrated roofline for rows of one model and mode at a workload, a token a step."""
     priced = _times(Rows(add_private_columns(rows, spec, hardware)), spec, "calibrated", isl, osl)
     return pl.Series("tpot_ms", priced.figures(osl)["tpot_ms"])
 

@@ -1,6 +1,6 @@
 // @ts-check
 /** A point in words: the tooltip, and the card of the chosen point. */
-import { counted, figure, limitInWords, memory, methodInWords, reasonInWords, shape } from "./format.js";
+import { counted, figure, flags, limitInWords, memory, methodInWords, reasonInWords, shape } from "./format.js";
 
 /** @typedef {import("./lake.js").Rows} Rows */
 /** @typedef {import("./evaluate.js").Point} Point */
@@ -42,7 +42,9 @@ export function facts(rows, point, hardwareName, hitRate) {
   const band = error === null ? "error not evaluated" : `expected error ${figure(100 * error)} %`;
   told.push([
     "From",
-    `${methodInWords(get("transfer_method"))}; ${band}${get("extrapolated") ? "; extrapolated" : ""}`,
+    [methodInWords(get("transfer_method")), band, ...(get("extrapolated") ? ["extrapolated"] : []), ...flags(get)].join(
+      "; ",
+    ),
   ]);
   if (point.admitted !== undefined) {
     told.push(["Note", `memory admits ${figure(point.admitted)} of the sessions wanted on a replica`]);

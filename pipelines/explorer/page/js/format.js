@@ -93,3 +93,14 @@ const METHODS = /** @type {Record<string, string>} */ ({
 
 /** @param {string} method */
 export const methodInWords = (method) => METHODS[method] ?? method;
+
+/** What else to know of a row's figures: how its kernel times came to be, and whether it is several times too slow.
+ * @param {(name: string) => any} get @returns {string[]} */
+export function flags(get) {
+  const mode = get("database_mode");
+  const times = get("slower_than_roofline");
+  return [
+    ...(mode === null || mode === "SILICON" ? [] : [`kernel times ${mode}, not all measured`]),
+    ...(times === null ? [] : [`${times.toFixed(1)} times slower than the roofline`]),
+  ];
+}

@@ -1,7 +1,7 @@
 // @ts-check
 /** Tables beside the charts, and the rows as CSV. */
 import { X_AXES, Y_AXES } from "./axes.js";
-import { figure, limitInWords, shape } from "./format.js";
+import { figure, flags, limitInWords, shape } from "./format.js";
 import { coordinate } from "./series.js";
 
 /** @typedef {import("./lake.js").Rows} Rows */
@@ -57,7 +57,7 @@ export function fillPoints(table, rows, worked, points, chooser) {
     return [
       series.label,
       chooser(point, shape(get)),
-      `${get("backend")}${series.isRoofline ? " (roofline)" : ""}`,
+      [`${get("backend")}${series.isRoofline ? " (roofline)" : ""}`, ...flags(get)].join("; "),
       limitInWords(get("binding_limit")),
       figure(coordinate(point, x)),
       figure(coordinate(point, y)),
@@ -96,6 +96,8 @@ const IDENTITY = [
   "concurrency_reported",
   "batch_per_rank",
   "transfer_method",
+  "database_mode",
+  "slower_than_roofline",
   "expected_error_fraction",
   "extrapolated",
   "binding_limit",
