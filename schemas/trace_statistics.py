@@ -111,6 +111,9 @@ class StepCounts(_Part):
     compactions: Count = Field(
         default=0, description="the context shrinks by a tenth or more; not part of the growth per turn"
     )
+    restarts: Count = Field(
+        default=0, description="of these, back to the length that the session began with: another task of one id?"
+    )
     trims: Count = Field(default=0, description="the context shrinks by less; counts as growth 0")
     growth_below_output: Count = Field(
         default=0, description="the context grows by less than the last output: some of it was dropped"

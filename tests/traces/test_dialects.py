@@ -346,3 +346,73 @@ def test_a_fit_chooses_a_cache_that_forgets_where_hits_depend_on_it(tmp_path: Pa
     assert "48% where prefixes are kept 10 s, 100% for ever, so a cache that forgets (lru)" in scenario.source
     quick, _ = fitted(tmp_path / "t.csv", slow.replace(",90\n", ",6\n"))
     assert quick.cache == FixedCache(hit_rate=1)
+
+
+@pytest.mark.parametrize("holds_answer", [False, True])
+def test_increments_that_hold_the_answer_are_refused(tmp_path: Path, holds_answer: bool) -> None:
+    """Sessions of 6 turns: 2,000 tokens, answers of 40 to 300, then messages of 350 to 450 apart from the answer."""
+    chance = random.Random(1)
+    rows: list[dict[str, Any]] = []
+    for session in range(5):
+        answer = 0
+        for turn in range(6):
+            message = chance.randint(350, 450)
+            new = 2000 if turn == 0 else message + answer * holds_answer
+            answer = chance.randint(40, 300)
+            rows.append({"session_id": str(session), "input_length": new, "output_length": answer}
+                        | ({"delay": 900} if turn else {"timestamp": 1e5 * session}))  # fmt: skip
+    if holds_answer:
+        with pytest.raises(UserError, match="follow its length"):
+            fitted(tmp_path / "t.jsonl", jsonl(rows))
+    else:
+        scenario, found = fitted(tmp_path / "t.jsonl", jsonl(rows))
+        assert scenario.new_tokens_per_turn == pytest.approx(400, rel=0.1)
+        assert any("what is new" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_tasks_that_share_a_session_id_are_said(tmp_path: Path, tasks: int) -> None:
+    """Each task is 1,000, 1,500 and 2,000 tokens with answers of 100."""
+    rows = [
+        {"session_id": f"s{session}", "turn": 3 * task + turn, "input_tokens": 1000 + 500 * turn, "output_tokens": 100}
+        for session in range(4)
+        for task in range(tasks)
+        for turn in range(3)
+    ]
+    _, found = fitted(tmp_path / "t.csv", csv_of(rows))
+    assert (found.counts.compactions, found.counts.restarts) == (4 * (tasks - 1), 4 * (tasks - 1))
+    assert any("another task under the same id" in note for note in found.notes) is (tasks > 1)
+
+
+def test_a_compaction_to_more_than_the_beginning_is_no_restart(tmp_path: Path) -> None:
+    rows = [
+        {"session_id": "s", "turn": turn, "input_tokens": tokens, "output_tokens": 100}
+        for turn, tokens in enumerate((1000, 3000, 9000, 2500, 4000))
+    ]
+    _, found = fitted(tmp_path / "t.csv", csv_of(rows))
+    assert (found.counts.compactions, found.counts.restarts) == (1, 0)
+
+
+@pytest.mark.parametrize("column", ["turn", "start_s", None])
+def test_the_order_of_rows_without_turns_and_times_is_said(tmp_path: Path, column: str | None) -> None:
+    rows: list[dict[str, Any]] = [
+        {"session_id": "s", "input_tokens": 1000 * turn, "output_tokens": 10} | ({column: 30 * turn} if column else {})
+        for turn in range(1, 5)
+    ]
+    _, found = fitted(tmp_path / "t.csv", csv_of(rows))
+    assert any("order of the file" in note for note in found.notes) is (column is None)
+
+
+def test_blocks_of_another_size_than_documented_are_said(tmp_path: Path) -> None:
+    """Lengths in characters, four to a token, beside ids of blocks of 512 tokens: blocks of 2,048."""
+    rows = []
+    for session in range(5):
+        for turn in range(4):
+            tokens = 3_000 + 700 * turn + 11 * session
+            ids = [session * 100 + place for place in range(-(-tokens // 512))]
+            ids[-1] += 10_000 * (turn + 1)
+            rows.append({"timestamp": 1000 * (300 * session + 40 * turn), "input_length": 4 * tokens,
+                         "output_length": 400, "hash_ids": ids})  # fmt: skip
+    _, found = fitted(tmp_path / "t.jsonl", jsonl(rows))
+    assert any("blocks of 2,048" in note for note in found.notes)
+    assert any("characters" in note for note in found.notes)

@@ -16,6 +16,8 @@ from transforms.traces.requests import Counts, Request
 TIMEOUTS_S: Final = (10.0, 30.0, 60.0, 300.0, 600.0, 3600.0)
 #: A context that shrinks by this share or more was compacted; by less, trimmed.
 COMPACTION_SHARE: Final = 0.1
+#: What was compacted to no more than this times the session's first input may be another task's beginning.
+RESTART_FACTOR: Final = 1.1
 #: Beyond these a unit was mistaken; a scenario takes no more either.
 LONGEST_PAUSE_S: Final = 1e7
 MOST_TOKENS: Final = 1e9
@@ -25,11 +27,12 @@ _BUFFERED = 8_192
 class _Stream:
     """What must be remembered of a stream between two of its requests."""
 
-    __slots__ = ("input_tokens", "output_tokens", "peak", "requests", "service_s", "start_s", "turn")
+    __slots__ = ("first_tokens", "input_tokens", "output_tokens", "peak", "requests", "service_s", "start_s", "turn")
 
     def __init__(self) -> None:
         self.requests = 0
         self.peak = 0.0
+        self.first_tokens = 0.0
         self.input_tokens = 0.0
         self.output_tokens = 0.0
         self.start_s: float | None = None
@@ -128,6 +131,8 @@ class Sessions:
         main = not request.stream
         pause = self._step(request, stream, main) if stream.requests else None
         self._measure(request, stream, main, pause)
+        if not stream.requests:
+            stream.first_tokens = request.input_tokens
         stream.requests += 1
         stream.peak = max(stream.peak, request.input_tokens + request.output_tokens)
         stream.input_tokens, stream.output_tokens = request.input_tokens, request.output_tokens
@@ -179,6 +184,8 @@ class Sessions:
         growth = request.input_tokens - stream.input_tokens
         if growth <= -COMPACTION_SHARE * stream.input_tokens:
             self.counts["compactions"] += 1
+            if request.input_tokens <= RESTART_FACTOR * stream.first_tokens < stream.input_tokens:
+                self.counts["restarts"] += 1
         else:
             if growth < 0:
                 self.counts["trims"] += 1

@@ -27,6 +27,10 @@ _CONTEXT_OFF_BY: Final = 0.1
 _DIGITS: Final = 4
 
 
+#: Restarts for each session from which they are said.
+_RESTARTS_SAID: Final = 0.1
+
+
 class NothingToFitError(Exception):
     """The traces hold no session; the message is a sentence."""
 
@@ -57,6 +61,12 @@ def trace_statistics(
         notes.append(f"{share} go from arrival to arrival and contain the service time: upper bounds.")
     if pauses == 0 and sessions.turns.mean > 1:
         notes.append("The trace tells no pauses: the pause of the scenario is 0.")
+    restarts = sessions.counts["restarts"]
+    if restarts > _RESTARTS_SAID * sessions.turns.count:
+        notes.append(
+            f"In {restarts:,} steps the context falls back to what its session began with: where that is another task"
+            " under the same id, turns a task are fewer and contexts shorter than fitted; give each task its own id."
+        )
     return TraceStatistics(
         format=format_name,
         files=tuple(files),

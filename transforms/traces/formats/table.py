@@ -5,6 +5,7 @@ form. Sessions must be named. What the columns mean is settled by their arithmet
 """
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -126,6 +127,8 @@ def settle_rows(lines: Iterable[bytes], asked: Asked, rows_of: RowReader, *, tit
         raise UnknownTraceError("has no row of a request with a session: there are no turns to fit")
     if columns.unread:
         notes += (f"Columns not read: {_listed(columns.unread)}.",)
+    if not {"turn", "start"} & columns.given.keys() and any(count > 1 for count in _sizes(read).values()):
+        notes += ("No column says turns or times: the rows of a session are taken in the order of the file.",)
     if sort:
         notes += ("Rows were put in the order of their turns or times.",)
 
@@ -135,6 +138,10 @@ def settle_rows(lines: Iterable[bytes], asked: Asked, rows_of: RowReader, *, tit
 
     reuse = "observed" if "reused" in columns.known and columns.known["reused"] not in BOUNDS else "bounded"
     return Reading(reader, "observed" if reuse == "observed" else "bounded", notes)
+
+
+def _sizes(requests: Sequence[Request]) -> Mapping[str, int]:
+    return Counter(request.session for request in requests)
 
 
 def _refuse_rivals(columns: Columns, header: Sequence[str], probe: Sequence[Mapping[str, Any]]) -> None:
