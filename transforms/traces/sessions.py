@@ -16,8 +16,8 @@ from transforms.traces.requests import Counts, Request
 TIMEOUTS_S: Final = (10.0, 30.0, 60.0, 300.0, 600.0, 3600.0)
 #: A context that shrinks by this share or more was compacted; by less, trimmed.
 COMPACTION_SHARE: Final = 0.1
-#: What was compacted to no more than this times the session's first input may be another task's beginning.
-RESTART_FACTOR: Final = 1.1
+#: What was compacted to the session's first input, times these, may be another task's beginning.
+RESTART_RANGE: Final = (0.5, 1.1)
 #: Beyond these a unit was mistaken; a scenario takes no more either.
 LONGEST_PAUSE_S: Final = 1e7
 MOST_TOKENS: Final = 1e9
@@ -184,7 +184,8 @@ class Sessions:
         growth = request.input_tokens - stream.input_tokens
         if growth <= -COMPACTION_SHARE * stream.input_tokens:
             self.counts["compactions"] += 1
-            if request.input_tokens <= RESTART_FACTOR * stream.first_tokens < stream.input_tokens:
+            least, most = (factor * stream.first_tokens for factor in RESTART_RANGE)
+            if least <= request.input_tokens <= most < stream.input_tokens:
                 self.counts["restarts"] += 1
         else:
             if growth < 0:
