@@ -55,7 +55,7 @@ def row_notes(rows: Iterable[Mapping[str, Any]], slow: "Sequence[SlowTable]" = (
                 f"{times[0]:.1f}" if f"{times[0]:.1f}" == f"{times[-1]:.1f}" else f"{times[0]:.1f} to {times[-1]:.1f}"
             )
             notes.append(f"slow, {hardware}: {some} {span} times slower than the roofline of the same configuration")
-        modes = {row.get("database_mode") for row in shown} - {None, MEASURED_MODE}
+        modes = {str(row["database_mode"]) for row in shown if row.get("database_mode") is not None} - {MEASURED_MODE}
         for mode in sorted(modes):
             notes.append(
                 f"estimated, {hardware}: kernel times of AIConfigurator's database mode {mode}, not all measured"
