@@ -86,7 +86,7 @@ def test_it_is_said_whose_figure_it_is() -> None:
 def test_engines_differ_on_the_same_gpus() -> None:
     """Qwen3-235B in FP8 on four H100 by each engine's defaults; a tenth of the memory kept leaves twice vLLM's room.
 
-    SGLang's 367,404 tokens of vLLM#21348 are with --mem-fraction-static 0.93, its default there is 0.81.
+    SGLang's 367,404 tokens of vLLM#21348 are with --mem-fraction-static 0.93, its default there is 0.82.
     """
     rows = roofline_points("h100-sxm", "qwen3-235b-a22b", weight_dtype="fp8", tp=4, dp=1).head(1)
     left = {
