@@ -7,22 +7,32 @@ scheduler: they are carried by ratio, and as they are where they stand at the ag
 import polars as pl
 import pytest
 
+from pipelines.building.calibrating import engine_library
+from pipelines.reading.catalogues import load_hardware, load_models
+from schemas.engines import NO_ENGINES
 from schemas.fields import SOURCES
+from schemas.models import ModelSpec
 from tests.properties.test_identity import carried_by, parts
 from tests.sources.results import (
     FACTS,
     aiperf_summary,
     genai_summary,
     guidellm_report,
+    inference_perf_report,
     input_file,
+    llm_d_report,
+    multi_turn_stats,
     sglang_record,
     vllm_record,
 )
+from tests.sources.test_further_forms import CACHED
 from tests.sources.test_generic import ROW, SAYS
 from tests.sources.test_generic import csv as generic_csv
 from tests.sources.test_inferencex import API_ROW, DISAGG_ROW, api
 from tests.transforms.factory import agent_points, judged
+from transforms.agent_points.carriers.measured_rows import EngineRows, StepModelRatio, engine_rows
 from transforms.agent_points.carriers.ratio import RatioRows
+from transforms.agent_points.rows.rows import Rows
 from transforms.serving_points.judge import new_points
 
 #: Files of each source, with what the user says beside them.
@@ -33,6 +43,9 @@ FILES: dict[str, list[tuple[object, str | None]]] = {
     "aiperf": [(aiperf_summary(), FACTS)],
     "genai-perf": [(genai_summary(), FACTS)],
     "guidellm": [(guidellm_report(), FACTS)],
+    "inference-perf": [(inference_perf_report(), FACTS)],
+    "llm-d": [(llm_d_report(), FACTS)],
+    "vllm-multi-turn": [(multi_turn_stats(), CACHED)],
     "generic": [(generic_csv(ROW, {**ROW, "users": 8, "tok/s": 101.0}), SAYS)],
 }
 FIGURES = {"ttft_ms": "ttft_ms", "tpot_ms": "tpot_ms", "turn_latency_ms": "request_latency_ms"}
@@ -76,6 +89,19 @@ def test_by_ratio(source: str) -> None:
             assert_own_figures(carried, rows)
             rate = carried["serving_requests_per_s"].to_list()
             assert rate == pytest.approx(carried["row_requests_per_s"].to_list(), rel=PARTS_TOLERANCE)
+
+
+@pytest.mark.parametrize("source", FILES)
+def test_by_the_ratio_of_the_step_model(source: str) -> None:
+    engines = engine_library(NO_ENGINES, load_hardware(), load_models())
+    for rows, shared in parts(points_of(source).filter(serving_mode="agg")):
+
+        def expected(of: Rows, spec: ModelSpec) -> StepModelRatio:
+            found = engine_rows(of, spec, engines)
+            assert len(found.expected) == len(of)
+            return StepModelRatio(EngineRows(of, found.engines, found.number))
+
+        assert_own_figures(carried_by(expected, rows.with_columns(lockstep=False), shared, "agg"), rows)
 
 
 def assert_own_figures(carried: pl.DataFrame, rows: pl.DataFrame) -> None:
