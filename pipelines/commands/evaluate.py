@@ -44,6 +44,9 @@ def evaluate_command(
     host_memory_gib: Annotated[
         float, typer.Option("--host-memory-gib", help="Memory of the host for KV, of --runs that offload.", min=0.0)
     ] = 0.0,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="Write a picture of --runs and their prediction, over sessions.")
+    ] = None,
     hardware: Annotated[Path | None, typer.Option("--hardware", help="Your own hardware catalogue.")] = None,
     models: Annotated[Path | None, typer.Option("--models", help="Your own model catalogue.")] = None,
     output_format: Annotated[Literal["table", "json"], typer.Option("--format", help="json: for machines.")] = "table",
@@ -65,12 +68,12 @@ def evaluate_command(
             raise typer.BadParameter("--runs stands alone: it takes no --tables, --reference or --save")
         from pipelines.commands.evaluate_runs import evaluate_runs
 
-        evaluate_runs(runs, engines, kv_dtype, host_memory_gib * 2.0**30, hardware, models, output_format)
+        evaluate_runs(runs, engines, kv_dtype, host_memory_gib * 2.0**30, hardware, models, output_format, svg)
         return
     if not tables or not reference:
         raise typer.BadParameter("give --tables and --reference, or --runs")
-    if engines is not None or kv_dtype is not None or host_memory_gib:
-        raise typer.BadParameter("--engines, --kv-dtype and --host-memory-gib belong to --runs")
+    if engines is not None or kv_dtype is not None or host_memory_gib or svg is not None:
+        raise typer.BadParameter("--engines, --kv-dtype, --host-memory-gib and --svg belong to --runs")
     from pipelines.progress import progress, shown_progress
     from pipelines.reading.catalogues import load_hardware, load_models
     from schemas.errors import UserError

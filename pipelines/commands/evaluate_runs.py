@@ -21,8 +21,12 @@ def evaluate_runs(
     hardware: Path | None,
     models: Path | None,
     output_format: str,
+    svg: Path | None,
 ) -> None:
-    """Reads the runs, predicts each and prints both. Raises ``UserError`` where there is none."""
+    """Reads the runs, predicts each, prints both and draws them where ``svg`` is given.
+
+    Raises ``UserError`` where there is no run.
+    """
     from pipelines.reading.catalogues import load_hardware, load_models
     from pipelines.reading.engines import load_engines
     from pipelines.reading.faults import faults_in_words
@@ -48,6 +52,11 @@ def evaluate_runs(
     if not found:
         raise UserError("None of the measured agent runs says enough to be replayed.")
     records = [record for deployment in found for record in _records(deployment, known, architectures(specs))]
+    if svg is not None:
+        from pipelines.answering.figures import write_figure
+        from pipelines.answering.run_figures import figure_of_runs
+
+        write_figure(figure_of_runs(records), "svg", svg)
     errors = {where: _errors(records, beyond=where == "beyond") for where in ("before", "beyond")}
     if output_format == "json":
         from pipelines.commands.output import print_json
@@ -77,6 +86,7 @@ def _records(
         records.append({
             "source_file": row["source_file"], "source_row": row["source_row"], "hardware": row["hardware"],
             "model": row["model"], "sessions": row["sessions"], "tp": row["tp"], "offload_mode": row["offload_mode"],
+            "memory_full_at": run.wall,
             "beyond_wall": run.beyond_wall, "is_pilot": run.name in pilots, "is_whole": deployment.is_whole(run),
             "deployment": deployment.name, "calibrated": engine is not None,
             "measured": {

@@ -39,6 +39,18 @@ def test_every_run_stands_beside_its_prediction(runs: Path) -> None:
     }  # fmt: skip
 
 
+def test_runs_and_prediction_are_drawn(runs: Path, tmp_path: Path) -> None:
+    """One mark a run in each of the two panels, no URL in it that would be fetched."""
+    picture = tmp_path / "runs.svg"
+    evaluated("--runs", str(runs / "run_008.json"), "--svg", str(picture))
+    text = picture.read_text()
+    assert text.count('aria-roledescription="point"') == 2
+    assert "mean turn latency, s" in text
+    assert "llama-3-1-70b (fp8) on h200-sxm, vllm, TP4" in text
+    refused = CliRunner().invoke(app, ["evaluate", "--tables", "x", "--reference", "y", "--svg", str(picture)])
+    assert refused.exit_code == 2
+
+
 def test_one_pilot_mends_the_others(runs: Path, tmp_path: Path) -> None:
     engines = tmp_path / "engines.yaml"
     (tmp_path / "pilot").mkdir()

@@ -11,14 +11,14 @@ from transforms.calibration.agents import AgentSteps
 from transforms.calibration.engine import BAND_DEVIATIONS
 from transforms.calibration.facts import Facts
 from transforms.calibration.fit import Fitted, free_parameters
-from transforms.calibration.parameters import Array
+from transforms.calibration.parameters import NAMES, Array
 
 #: What the replay leaves of the logarithm of the turn latency (standard deviation) where the engine is known, from
 #: evaluated runs: before memory is full, and beyond it or within this fraction of it.
 LEFT: Final = 0.10
 LEFT_AT_THE_WALL: Final = 0.35
 NEAR_THE_WALL: Final = 0.3
-#: Parameters are moved so far, in logarithms, up and down: across the cliff of the cache no slope is a number.
+#: Parameters are moved so far, in logarithms: across the cliff of the cache a shorter step would tell nothing.
 _STEP: Final = 0.2
 
 
@@ -38,7 +38,7 @@ def predict_run(run: AgentRun, facts: Facts, fitted: Fitted, *, hits_given: bool
     hits = run.hit_rate if hits_given else None
     found = _replayed(run, facts, fitted.logs, hits)
     near = run.row["sessions"] > run.wall * (1.0 - NEAR_THE_WALL)
-    deviation = np.hypot(_open(run, facts, fitted, hits), LEFT_AT_THE_WALL if near else LEFT)
+    deviation = np.hypot(_open(run, facts, fitted, hits, found.turn_latency_s), LEFT_AT_THE_WALL if near else LEFT)
     factor = float(np.exp(BAND_DEVIATIONS * deviation))
     return PredictedRun(
         output_tokens_per_s_per_gpu=found.output_tokens_per_s / run.row["gpus_per_replica"],
@@ -49,19 +49,17 @@ def predict_run(run: AgentRun, facts: Facts, fitted: Fitted, *, hits_given: bool
     )
 
 
-def _open(run: AgentRun, facts: Facts, fitted: Fitted, hits: float | None) -> float:
+def _open(run: AgentRun, facts: Facts, fitted: Fitted, hits: float | None, latency_s: float) -> float:
     """What the engine's parameters leave open of the logarithm of the turn latency (standard deviation)."""
-    free = free_parameters(facts)
-    slopes = []
-    for at in free:
-        ends = []
-        for step in (_STEP, -_STEP):
-            logs = fitted.logs.copy()
-            logs[at] += step
-            ends.append(np.log(_replayed(run, facts, logs, hits).turn_latency_s))
-        slopes.append((ends[0] - ends[1]) / (2 * _STEP))
-    slope = np.array(slopes)
-    return float(np.sqrt(slope @ fitted.covariance[np.ix_(free, free)] @ slope))
+    free = [at for at in free_parameters(facts) if NAMES[at] != "queue"]  # the replay knows when turns come
+
+    def slope(at: int) -> float:
+        logs = fitted.logs.copy()
+        logs[at] += _STEP
+        return float(np.log(_replayed(run, facts, logs, hits).turn_latency_s / latency_s) / _STEP)
+
+    slopes = np.array([slope(at) for at in free])
+    return float(np.sqrt(slopes @ fitted.covariance[np.ix_(free, free)] @ slopes))
 
 
 def _replayed(run: AgentRun, facts: Facts, logs: Array, hits: float | None) -> ReplayFigures:
