@@ -34,14 +34,15 @@ def print_table(
     """Print rows under their columns: the first column to the left, the others to the right.
 
     A line break in a column's name breaks its header. No cell is cut. Where the table is wider than the terminal the
-    columns of least ``importance`` (a number for each, 0 never goes) are left out and named below; what still does not
-    fit is written a row after the other, a column a line. A pipe or a file gets the whole table.
+    columns of least ``importance`` (a number for each, 0 never goes; without numbers from the right, the first two
+    stay) are left out and named below; what still does not fit is written a row after the other, a column a line. A
+    pipe or a file gets the whole table.
     """
     columns = [terminal_text(column) for column in columns]
     cells, width = [[terminal_text(cell) for cell in row] for row in rows], terminal_columns()
     kept = list(range(len(columns)))
     if width is not None:
-        kept = _that_fit(columns, cells, importance or [0] * len(columns), width)
+        kept = _that_fit(columns, cells, importance or [0, 0, *([1] * len(columns[2:]))], width)
     left_out = [columns[place].replace("\n", " ") for place in range(len(columns)) if place not in kept]
     if width is not None and _natural_width(columns, cells, kept) > width:
         _print_records(columns, cells, width)

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from pipelines.answering.asked_scenario import points_at
 from pipelines.answering.plan_words import configuration_in_words, others_in_words, reason_in_words
 from pipelines.answering.release_contents import ReleaseContents
 from schemas.catalogue import HardwareCatalogue
@@ -77,9 +78,7 @@ def _points(
     contents: ReleaseContents, catalogue: HardwareCatalogue, model: str, scenario: Scenario, asked: Asked
 ) -> pl.DataFrame:
     """The agent points that the answer may be made of, at the prices of the catalogue."""
-    points = contents.read_precision(
-        "agent_points", asked.hardware, model, scenario.slug, asked.only.get("weight_dtype"), _NEEDED
-    )
+    points = points_at(contents, asked.hardware, model, scenario, asked.only.get("weight_dtype"), _NEEDED)
     for column, value in asked.only.items():
         points = _only(points, column, value, model)
     for column in needed_columns(asked.limits):

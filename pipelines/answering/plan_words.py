@@ -78,7 +78,8 @@ def reason_in_words(row: Mapping[str, Any], curves: Curves, question: Question) 
             for bound in curves.bounds
             if row[f"least_{bound.name}_figure"] > bound.most
         )
-        return f"Its fastest configuration takes {row['least_turn_latency_s']:.4g} s a turn; {nearest} would do."
+        mean = "" if curves.limits.at == "mean" else " on average"
+        return f"Its fastest configuration takes {row['least_turn_latency_s']:.4g} s a turn{mean}; {nearest} would do."
     sentences = {
         "weights_do_not_fit": "The weights do not fit on any of its configurations"
         + ("." if tp is None else f": a rank needs at least {tp} GPUs."),

@@ -14,7 +14,6 @@ from pipelines.commands.shared_options import (
     PriceListOption,
     PriceOption,
     RecordsFormatOption,
-    ScenarioOption,
     WeightsOption,
 )
 
@@ -42,7 +41,9 @@ class TakesPlanLimits(CommandOfModels):
 def plan_command(
     context: typer.Context,
     model: ModelsOption,
-    scenario: ScenarioOption,
+    scenario: Annotated[
+        str, typer.Option("--scenario", help="Scenario: slug, of the lake or shipped, or a YAML file of one.")
+    ],
     sessions: Annotated[
         int | None, typer.Option("--sessions", min=1, max=10**9, help="Concurrent agents to serve: how many GPUs?")
     ] = None,
@@ -75,13 +76,14 @@ def plan_command(
     cannot do it is listed with the reason and the nearest value that would do. With prices the cheapest comes first.
     Exit code 1 where none can.
     """
+    from pipelines.answering.asked_scenario import asked_scenario
     from pipelines.answering.plan_rows import ROW_COLUMNS, Asked, plan_rows
     from pipelines.answering.prices import priced
     from pipelines.answering.release_contents import open_contents
 
     question, limits = _question(sessions, gpus, tasks_per_hour), _limits(context)
     contents = open_contents(lake)
-    agents = contents.scenario(scenario)
+    agents = asked_scenario(contents, scenario)
     catalogue = priced(contents.hardware, price or (), prices)
     filters = {"serving_mode": mode, "backend": engine, "kv_dtype": kv_dtype, "weight_dtype": weight_dtype}
     only = {name: value for name, value in filters.items() if value is not None}

@@ -13,6 +13,7 @@ from pipelines.answering.plan_table import legend
 from pipelines.cli import app
 from schemas.errors import UserError
 from schemas.options import BuildOptions
+from tests.docs.page import ROOT
 from tests.pipelines.builds import CANDIDATES, build
 from transforms.planning.question import Question
 
@@ -174,6 +175,28 @@ def test_money(lake: Path, tmp_path: Path) -> None:
         assert row["tasks_per_hour_per_mw"] == pytest.approx(1e6 * tasks / (700 * float(str(row["gpus"]))))
     dear = rows_of(lake, "--sessions", "500", "--price", "h100=80", "--price", "h200=1")
     assert [row["hardware"] for row in dear] == ["h200-sxm", "h100-sxm"]
+
+
+def test_a_scenario_that_the_lake_does_not_have(lake: Path, tmp_path: Path) -> None:
+    """Carried as a build would: the published scenario under another name gives the published plan."""
+    shipped = (ROOT / "data" / "scenarios.yaml").read_text().split("  - slug: ")
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("scenarios:\n  - slug: " + shipped[1].replace("code-agent", "my-agent", 1))
+    limits = ("--sessions", "300", "--max-turn-latency", "3", "--format", "json", "--lake", str(lake))
+
+    def planned(scenario: str) -> list[dict[str, object]]:
+        result = CliRunner().invoke(app, ["plan", "--model", "llama-3.1-8b", "--scenario", scenario, *limits])
+        assert result.exit_code == 0, result.output
+        return [{**row, "scenario": None} for row in json.loads(result.stdout)]
+
+    assert planned(str(mine)) == planned("code-agent")
+    assert planned("chat-with-tools") != planned("code-agent")
+    two = tmp_path / "two.yaml"
+    two.write_text("scenarios:\n  - slug: " + "  - slug: ".join(shipped[1:3]))
+    args = ["plan", "--model", "llama-3.1-8b", "--scenario", str(two), *limits]
+    assert "has 2 scenarios (code-agent, research-agent): give a file of one." in str(
+        CliRunner().invoke(app, args).exception
+    )
 
 
 def test_money_of_a_frontier_and_of_a_change(lake: Path) -> None:

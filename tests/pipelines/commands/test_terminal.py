@@ -31,6 +31,16 @@ def test_columns_go_by_importance(capsys: pytest.CaptureFixture[str], monkeypatc
     assert "x" * 30 in capsys.readouterr().out
 
 
+def test_without_importance_columns_go_from_the_right(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table(("name", "a", "b", "c"), [("one", "1" * 12, "2" * 12, "3" * 12)])
+    said = capsys.readouterr().out
+    assert "2" * 12 in said
+    assert "Not shown in so narrow a terminal: c." in " ".join(said.split())
+
+
 def test_what_cannot_go_is_stacked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     print_table(("name", "value"), [("one", "x" * 30), ("two", "a b " * 20)])

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -91,14 +92,14 @@ def wall(part: pl.DataFrame) -> float:
     return float(str(held or alone or 0.0))
 
 
-def at(rows: list[dict[str, float]], sessions: int, ranks: int, pause_s: float) -> dict[str, float]:
+def at(rows: list[dict[str, Any]], sessions: int, ranks: int, pause_s: float) -> dict[str, float]:
     """The figures of so many sessions on the piece of the lowest load that holds them."""
 
-    def sound(row: dict[str, object]) -> bool:
+    def sound(row: dict[str, Any]) -> bool:
         return row["infeasible_reason"] is None or row["infeasible_reason"] in WALL_REASONS
 
-    def in_flight(row: dict[str, float]) -> float:
-        return row["serving_requests_per_s"] * row["turn_latency_ms"] / 1e3 / ranks
+    def in_flight(row: dict[str, Any]) -> float:
+        return float(row["serving_requests_per_s"] * row["turn_latency_ms"]) / 1e3 / ranks
 
     if not rows or not sound(rows[0]):
         return {}
