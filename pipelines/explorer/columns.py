@@ -22,7 +22,7 @@ AGENT_COLUMNS: Final = (
     "point_id", "source", "source_file", "source_row", "weight_dtype", "kv_dtype", "backend", "backend_version",
     *_SHAPE, "concurrency_reported", "batch_per_rank",
     "interpolated", "transfer_method", "expected_error_fraction", "extrapolated", "database_mode",
-    "slower_than_roofline",
+    "slower_than_roofline", "unmeasured_load",
     "serving_requests_per_s", "sessions", "cache_hit_rate", "ttft_ms", "tpot_ms", "turn_latency_ms",
     "turn_latency_all_hits_ms", "turn_latency_all_misses_ms",
     "serving_requests_per_s_all_hits", "serving_requests_per_s_all_misses",

@@ -58,9 +58,11 @@ function places(rows, group, x, y) {
   const drawable = (/** @type {Point} */ point) =>
     Number.isFinite(coordinate(point, x)) && Number.isFinite(coordinate(point, y));
   const feasible = group.filter((point) => point.feasible && drawable(point));
-  const cost = Float64Array.from(feasible, (point) => (x.lowerIsBetter ? 1 : -1) * coordinate(point, x));
-  const gain = Float64Array.from(feasible, (point) => (y.lowerIsBetter ? -1 : 1) * coordinate(point, y));
-  const best = frontier(cost, gain).map((at) => feasible[at]);
+  const unmeasured = rows.column("unmeasured_load"); // a load beyond those measured takes no part
+  const competing = feasible.filter((point) => unmeasured[point.row] !== "beyond");
+  const cost = Float64Array.from(competing, (point) => (x.lowerIsBetter ? 1 : -1) * coordinate(point, x));
+  const gain = Float64Array.from(competing, (point) => (y.lowerIsBetter ? -1 : 1) * coordinate(point, y));
+  const best = frontier(cost, gain).map((at) => competing[at]);
   const isBest = new Set(best);
   return {
     isRoofline: group.every((point) => sources[point.row] === "roofline"),
