@@ -6,6 +6,7 @@ import pytest
 
 from tests.sources.results import (
     FACTS,
+    GENAI_CSV,
     aiperf_summary,
     guidellm_benchmark,
     guidellm_report,
@@ -70,3 +71,66 @@ def test_drafts_that_were_never_accepted_are_what_they_are() -> None:
     """One token a step in spite of two drafts: slow, and possible."""
     good, _ = judged(vllm_record(), f"{FACTS}draft_tokens: 2\naccepted_tokens: 1.0\n")
     assert good.select("draft_tokens", "accepted_tokens").row(0) == (2, 1.0)
+
+
+MORE_WRONG: dict[str, tuple[object, str]] = {
+    "the duration of another run": (vllm_record(duration=1000.0), "throughput_does_not_fit"),
+    "the same of SGLang": (sglang_record(duration=250.0), "throughput_does_not_fit"),
+    "fewer requests than slots": (
+        vllm_record(num_prompts=8, completed=8, duration=4.0, total_input_tokens=8000, total_output_tokens=808),
+        "load_not_steady",
+    ),
+    "a run over two models": (
+        aiperf_summary(
+            input_config={
+                "endpoint": {"model_names": ["meta-llama/Llama-3.1-70B-Instruct", "Qwen/Qwen3-32B"], "streaming": True},
+                "loadgen": {"concurrency": 16},
+            }
+        ),
+        "several_models",
+    ),
+    "requests sent faster than the server answers": (
+        guidellm_report(guidellm_benchmark(config={"strategy": {"type_": "poisson", "rate": 5.0}})), "load_not_steady",
+    ),
+    "answers of one token": (
+        vllm_record(
+            total_output_tokens=200, output_throughput=2.0, mean_tpot_ms=0.0, mean_itl_ms=0.0, mean_e2el_ms=500.0,
+            total_token_throughput=2002.0,
+        ),
+        "load_not_steady",
+    ),
+    "a first token later than the whole answer": (vllm_record(mean_ttft_ms=9000.0), "latency_does_not_fit_parts"),
+    "a latency in us beside the others in ms": (
+        GENAI_CSV.replace("Request Latency (ms)", "Request Latency (us)"), "latency_does_not_fit_parts",
+    ),
+    "TTFT and ITL under each other's names": (
+        GENAI_CSV.replace("Time To First Token (ms)", "_")
+        .replace("Inter Token Latency (ms)", "Time To First Token (ms)")
+        .replace("_", "Inter Token Latency (ms)"),
+        "latency_does_not_fit_parts",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE_WRONG)
+def test_more_is_refused(name: str) -> None:
+    content, reason = MORE_WRONG[name]
+    good, bad = judged(content, FACTS)
+    assert good.is_empty()
+    assert bad["reason"].to_list() == [reason]
+
+
+def test_a_prefix_as_long_as_the_input_is_refused() -> None:
+    good, bad = judged(vllm_record(), f"{FACTS}prefix_tokens: 1000\n")
+    assert good.is_empty()
+    assert bad["reason"].to_list() == ["prefix_not_below_input"]
+
+
+def test_requests_at_a_rate_that_is_served_are_read() -> None:
+    """2 requests/s sent and done: a load at a rate, its concurrency what is in flight."""
+    for content in (
+        guidellm_report(guidellm_benchmark(config={"strategy": {"type_": "poisson", "rate": 2.0}})),
+        vllm_record(max_concurrency=None, request_rate=2.0),
+    ):
+        good, _ = judged(content, FACTS)
+        assert good["concurrency_reported"].to_list() == [pytest.approx(16.0)]

@@ -63,6 +63,11 @@ def _row(run: Record, metrics: Mapping[str, Metric], statistic: str) -> dict[str
         run.flag("cancelled_run", "the run was cancelled before its end")
     if run.get("input_config", "endpoint", "streaming") is False:
         run.flag("not_streamed", "the run did not stream: it has no time to the first token; run it with --streaming")
+    models = _models(run)
+    if len(models) > 1:
+        run.flag(
+            "several_models", f"the run loaded {len(models)} models ({', '.join(models)}): its means are of no one"
+        )
     figures = figures_of(metrics, run, statistic)
     columns = {
         **figures,
@@ -70,7 +75,7 @@ def _row(run: Record, metrics: Mapping[str, Metric], statistic: str) -> dict[str
         "ramp_s": _ramp_s(run),
         "shares_prefix": _shares_prefix(run),
         "measured_at": _measured_at(run),
-        "model": _model(run),
+        "model": models[0] if models else None,
         "concurrency_reported": _slots(run),
     }
     return run.row(1, columns, as_json(raw_of(metrics)))
@@ -84,15 +89,14 @@ def _measured_at(run: Record) -> str | None:
         return None
 
 
-def _model(run: Record) -> str | None:
-    """The model, where the run loaded exactly one."""
+def _models(run: Record) -> list[str]:
+    """The models that the run loaded, each once."""
     names = run.get("input_config", "endpoint", "model_names")
     items = run.get("input_config", "models", "items")
     if isinstance(items, list):
         names = [item.get("name") for item in items if isinstance(item, dict)]
-    if isinstance(names, list) and len(names) == 1 and isinstance(names[0], str):
-        return Record({"name": names[0]}).text("name")
-    return None
+    given = names if isinstance(names, list) else []
+    return list(dict.fromkeys(text for name in given if (text := Record({"name": name}).text("name")) is not None))
 
 
 def _errors(run: Record) -> float:

@@ -23,6 +23,8 @@ NAME: Final = "guidellm"
 _MODEL: Final = (("config", "backend", "model"), ("worker", "backend_model"))
 _STRATEGY: Final = (("config", "strategy"), ("args", "strategy"))
 _INCOMPLETE: Final = (("metrics", "request_totals", "incomplete"), ("request_totals", "incomplete"))
+#: Of the requests that are sent at a rate, what a server that keeps up has done at the end of a run.
+DONE_SHARE: Final = 0.8
 _ERRORED: Final = (("metrics", "request_totals", "errored"), ("request_totals", "errored"))
 
 
@@ -58,6 +60,9 @@ def _row(item: object, report: Record, number: int, statistic: str) -> dict[str,
         return run.number("metrics", metric, "successful", "median" if statistic == "p50" else "mean")
 
     completed = run.number("metrics", "request_latency", "successful", "count")
+    asked, done = _rate(run), ratio(completed, _duration_s(run))
+    if asked is not None and done is not None and done < DONE_SHARE * asked:
+        run.flag("load_not_steady", f"{done:g} requests/s were done of {asked:g} sent: the queue grew throughout")
     latency_s = latency("request_latency")
     model = next((name for path in _MODEL if (name := run.text(*path))), None) or report.text("args", "model")
     return run.row(
@@ -108,6 +113,12 @@ def _duration_s(run: Record) -> float | None:
     if duration is None and start is not None and end is not None:
         return end - start
     return duration
+
+
+def _rate(run: Record) -> float | None:
+    """Requests a second that were sent at a rate of their own."""
+    paced = [path for path in _STRATEGY if run.text(*path, "type_") in ("constant", "poisson")]
+    return _first(run, [(*path, "rate") for path in paced])
 
 
 def _slots(run: Record) -> float | None:

@@ -30,6 +30,8 @@ from transforms.sources.rows import as_rows
 FAILED_SHARE: Final = 0.01
 #: Tools print rates, lengths and latencies with all digits; two decimals of small ones are off by 1 %.
 RATE_TOLERANCE: Final = 0.01
+#: Requests over the whole run's seconds against the stated rate: tools divide the one by the other.
+WALL_TOLERANCE: Final = 0.02
 #: Requests that were cut off at the end of a load without slots, over all: the rate misses them. Where there are
 #: slots, what they held in flight says more.
 INCOMPLETE_SHARE: Final = 0.1
@@ -51,11 +53,12 @@ _NO_TRUE_COUNTS: Final = ("generic", "inferencex")
 #: Figures of all replicas together. ``concurrency_reported`` are the slots of a closed loop, NULL where
 #: requests came at a rate of their own; ``in_flight_stated`` is what the tool itself counts in flight,
 #: ``itl_ms`` the mean time between tokens over all tokens, where TPOT is a mean over requests. ``incomplete``
-#: requests were cut off at the end; in the first ``ramp_s`` of ``duration_s`` the load was still rising.
+#: requests were cut off at the end; in the first ``ramp_s`` of ``duration_s`` the load was still rising. ``wall_s``
+#: are the seconds that a tool divides its completed requests by for its rate.
 _FIGURES: Final = (
     "ttft_ms", "tpot_ms", "itl_ms", "request_latency_ms", "requests_per_s", "output_tokens_per_s",
     "output_tokens_per_s_per_gpu", "tokens_per_s_per_user", "memory_bytes_per_gpu", "in_flight_stated",
-    "completed", "failed", "incomplete", "ramp_s", "duration_s",
+    "completed", "failed", "incomplete", "ramp_s", "duration_s", "wall_s",
 )  # fmt: skip
 
 #: Columns of a run. All numbers are reals: a count is checked, not cut.
@@ -142,8 +145,9 @@ def _gpus_of_replica() -> pl.Expr:
 
 
 def _slots_rules() -> list[Rule]:
-    """Of a load generator, which counts what it completed: requests in flight over the slots of a closed loop."""
-    in_flight, slots = pl.col("in_flight"), pl.col("concurrency_reported")
+    """Of a load generator, which counts what it completed: over the slots of a closed loop, and over the seconds."""
+    c = pl.col
+    in_flight, slots = c("in_flight"), c("concurrency_reported")
     return [
         Rule(
             "breaks_littles_law",
@@ -157,6 +161,18 @@ def _slots_rules() -> list[Rule]:
                 "requests/s times latency is {} requests in flight of {} slots: the load was ramped, cut off or idle "
                 "for a part of the run",
                 in_flight.round(2), slots,
+            ),
+        ),
+        Rule(
+            "throughput_does_not_fit",
+            (c("completed") / c("wall_s") / c("requests_per_s") - 1).abs() > WALL_TOLERANCE,
+            pl.format("{} requests in {} s are not {} requests/s", _whole(c("completed")), "wall_s", "requests_per_s"),
+        ),
+        Rule(
+            "load_not_steady",
+            c("completed") + c("failed").fill_null(0.0) < c("concurrency_reported"),
+            pl.format(
+                "{} requests never filled {} slots", _whole(c("completed")), _whole(c("concurrency_reported")),
             ),
         ),
     ]  # fmt: skip

@@ -76,6 +76,7 @@ def _row(document: Document, number: int, statistic: str) -> dict[str, object]:
             "requests_per_s": run.number("request_throughput"),
             "output_tokens_per_s": run.number("output_throughput"),
             "completed": completed,
+            "wall_s": run.number("duration"),
             "failed": most_failed(run, 0.0),
             "prefix_tokens": ratio(run.number("cache_report", "total_cached_tokens"), completed),
             "shares_prefix": run.get("dataset_name") in _SHARED_PREFIXES,

@@ -86,6 +86,7 @@ def _row(document: Document, number: int, statistic: str) -> dict[str, object]:
             "draft_tokens": None if drafted is None else float(round(drafted)),
             "accepted_tokens": run.number("spec_decode_acceptance_length") if drafts else None,
             "completed": completed,
+            "wall_s": run.number("duration"),
             "failed": failed,
         },
         run.scalars,
