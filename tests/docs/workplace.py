@@ -23,6 +23,11 @@ MODEL = "llama-3-1-70b"
 
 #: Programs that are not run here, by how their command begins, and why.
 NOT_RUN = {
+    "agent-pareto calibrate --tables load-tests --out": "tests/docs/test_calibration_page",
+    "agent-pareto build --tables load-tests": "tests/docs/test_calibration_page",
+    "agent-pareto plan --lake measured-lake": "tests/docs/test_calibration_page",
+    "agent-pareto calibrate --tables load-tests --pilot": "needs measured agent runs; tests/agentic/test_pilots",
+    "agent-pareto evaluate --runs": "needs measured agent runs; tests/agentic/test_pilots",
     "make run": "sets up an environment (tests/packaging); what it builds is built in test_default_lake",
     "pip install 'agent-pareto[aiconfigurator]'": "needs a package index and AIConfigurator",
     "agent-pareto build --source aiconfigurator": "needs AIConfigurator; tests/live has a stand-in for it",

@@ -1,0 +1,49 @@
+"""The walk through of docs/calibration.md: from four load tests to a plan, each command run on made results."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from schemas.options import BuildOptions
+from tests.calibration.test_command import SIDECAR, write_load_tests
+from tests.docs.page import ROOT, Command, blocks, commands, lines_of
+from tests.pipelines.builds import build
+
+PAGE = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
+CALIBRATE, BUILD, PLAN, *_PILOTS = commands(PAGE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("calibration")
+    write_load_tests(folder / "load-tests", (1_000, 1_000), (8_000, 500), loads=(4, 32))
+    before = Path.cwd()
+    os.chdir(folder)
+    yield folder
+    os.chdir(before)
+
+
+def printed(command: Command) -> tuple[str, ...]:
+    done = CliRunner().invoke(app, command.words[1:])
+    assert done.exit_code == 0, done.output
+    return lines_of(done.stdout)
+
+
+def test_what_the_results_do_not_say() -> None:
+    assert [block.strip() for block in blocks(PAGE, "text")] == [SIDECAR.strip()]
+
+
+def test_load_tests_become_a_plan_with_error_bars() -> None:
+    assert printed(CALIBRATE) == CALIBRATE.shown
+    assert BUILD.words[1:] == [
+        "build", "--tables", "load-tests", "--engines", "engines.yaml", "--out", "measured-lake",
+    ]  # fmt: skip
+    options = BuildOptions(
+        tables=(Path("load-tests"),), engines=Path("engines.yaml"), out=Path("measured-lake"), synthesize=False
+    )
+    assert build(options).release is not None
+    assert printed(PLAN) == PLAN.shown
