@@ -1,6 +1,7 @@
 """Writes anew what the commands of a page print: ``python -m tests.docs.renew LAKE_PARENT docs/questions.md``.
 
-LAKE_PARENT is a folder with the default lake as ``lake``; every command that shows output is run there.
+LAKE_PARENT is a folder with the default lake as ``lake``; every command that shows output is run there. Options and
+figures of the text are not touched.
 """
 
 import os
@@ -9,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.docs.page import ROOT, commands_of, lines_of
+from tests.docs.page import ROOT, commands_of
 
 
 def renewed(page: str, folder: Path) -> str:
@@ -17,10 +18,12 @@ def renewed(page: str, folder: Path) -> str:
 
     def block(match: re.Match[str]) -> str:
         parts = []
+        prompt = "$ " if match[1].startswith("$ ") else ""
         for command in commands_of(match[1].splitlines()):
-            parts.append(f"$ {command.text}" if command.shown is not None else command.text)
+            parts.append(prompt + command.text)
             if command.shown is not None:
-                parts += ["", *lines_of(_run(command.words, folder)), ""]
+                printed = _run(command.words, folder).strip("\n").splitlines()
+                parts += ["", *(line.rstrip() for line in printed), ""]
         return "```console\n" + "\n".join(parts).rstrip("\n") + "\n```"
 
     return re.sub(r"^```console\n(.*?)^```$", block, page, flags=re.DOTALL | re.MULTILINE)
