@@ -1,5 +1,7 @@
 """Figures of frontiers: a Vega-Lite specification, and the picture or page made of it. Nothing is fetched."""
 
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -111,29 +113,20 @@ def write_figure(spec: Mapping[str, Any], kind: Kind, path: Path) -> None:
     elif kind == "svg":
         content = vl_convert.vegalite_to_svg(given, allowed_base_urls=[]).encode()
     else:
-        content = _inert(vl_convert.vegalite_to_html(_marked(given), bundle=True)).encode()
+        content = _inert(vl_convert.vegalite_to_html(given, bundle=True), given).encode()
     try:
         path.write_bytes(content)
     except OSError as error:
         raise UserError(f"--{kind} {path} cannot be written: {error.strerror or error}.") from error
 
 
-#: Stands for `<` of the specification while the page is made: there `</script>` in a name would end its script.
-_MARK: Final = "\ue03c"
-
-
-def _marked(value: Any) -> Any:
-    """The specification with ``_MARK`` for each `<` of its texts."""
-    if isinstance(value, Mapping):
-        return {key: _marked(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_marked(item) for item in value]
-    return value.replace("<", _MARK) if isinstance(value, str) else value
-
-
-def _inert(page: str) -> str:
-    """The page with each `<` of the specification as JSON escapes it: a script reads it as text, HTML not at all."""
-    return page.replace(_MARK, "\\u003c")
+def _inert(page: str, spec: Mapping[str, Any]) -> str:
+    """The page with its specification written so that a name in it ends no script: HTML finds no `<` there."""
+    text = json.dumps(spec, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    page, written = re.subn(r"(?m)^( *const spec = ).*;$", lambda line: f"{line[1]}{text};", page)
+    if written != 1:
+        raise RuntimeError("vl-convert writes its page in another way: the specification is not where it was")
+    return page
 
 
 def _row(point: Point) -> dict[str, Any] | None:

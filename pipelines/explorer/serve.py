@@ -1,6 +1,8 @@
 """A web server for the explorer on this machine alone."""
 
+import re
 import sys
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +12,13 @@ from pipelines.explorer.site import Site
 from schemas.errors import UserError
 
 HOST = "127.0.0.1"
+#: Names of this machine. Under another one, a page from elsewhere would read the lake by a DNS name of its own.
+HOST_NAMES = (HOST, "localhost", "[::1]")
+#: The page's own policy (its meta element), and what only a header can say.
+POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -20,7 +29,7 @@ _TYPES = {
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD with the site's files."""
+    """Answers GET, also of a range of bytes, and HEAD with the site's files."""
 
     protocol_version = "HTTP/1.1"
 
@@ -28,31 +37,79 @@ class _Handler(BaseHTTPRequestHandler):
         self._site = site
         super().__init__(*args)  # type: ignore[arg-type]
 
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # a client that goes away is no fault
+            super().handle()
+
     def do_GET(self) -> None:
-        self._answer(with_body=True)
+        status, kind, content = self._found()
+        headers = {}
+        wanted = self.headers.get("Range")
+        if status == HTTPStatus.OK and wanted and "If-Range" not in self.headers:
+            part = byte_range(wanted, len(content))
+            if part is not None and not part:
+                status, kind = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, _TYPES["txt"]
+                headers["Content-Range"] = f"bytes */{len(content)}"
+                content = b"The file has no such bytes.\n"
+            elif part is not None:
+                status = HTTPStatus.PARTIAL_CONTENT
+                headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{len(content)}"
+                content = content[part.start : part.stop]
+        self._begin(status, kind, len(content), headers)
+        self.wfile.write(content)
 
     def do_HEAD(self) -> None:
-        self._answer(with_body=False)
+        status, kind, content = self._found()
+        self._begin(status, kind, len(content), {})
 
-    def _answer(self, with_body: bool) -> None:
+    def _found(self) -> tuple[HTTPStatus, str, bytes]:
+        """The status, the type and the content of what is asked for."""
+        names = self.headers.get_all("Host") or []
+        if len(names) != 1 or re.sub(r":\d*$", "", names[0].strip().lower()) not in HOST_NAMES:
+            said = f"This is {HOST}: ask it by that name or localhost.\n"
+            return HTTPStatus.MISDIRECTED_REQUEST, _TYPES["txt"], said.encode()
         path = unquote(urlsplit(self.path).path).removeprefix("/") or "index.html"
-        status, kind = HTTPStatus.OK, _TYPES.get(path.rpartition(".")[2], "application/octet-stream")
         try:
             content = self._site.content(path)
         except UserError as error:
-            status, kind, content = HTTPStatus.INTERNAL_SERVER_ERROR, _TYPES["txt"], str(error).encode()
+            return HTTPStatus.INTERNAL_SERVER_ERROR, _TYPES["txt"], str(error).encode()
         if content is None:
-            status, kind, content = HTTPStatus.NOT_FOUND, _TYPES["txt"], b"There is no such file.\n"
+            return HTTPStatus.NOT_FOUND, _TYPES["txt"], b"There is no such file.\n"
+        return HTTPStatus.OK, _TYPES.get(path.rpartition(".")[2], "application/octet-stream"), content
+
+    def _begin(self, status: HTTPStatus, kind: str, length: int, headers: dict[str, str]) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("Cache-Control", "no-cache")
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(length),
+            "Accept-Ranges": "bytes",
+            "Cache-Control": "no-cache",
+            "Content-Security-Policy": POLICY,
+            "X-Content-Type-Options": "nosniff",
+            **headers,
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
-        if with_body:
-            self.wfile.write(content)
 
     def log_message(self, *args: object) -> None:
         """Says nothing: the address was said once."""
+
+
+def byte_range(header: str, length: int) -> range | None:
+    """The bytes of a file of ``length`` that a ``Range`` header asks for; empty where the file has none of them.
+
+    None where the header is to be passed over, as RFC 9110 (14.2) has it of what is no single range of bytes.
+    """
+    asked = re.fullmatch(r"bytes=\s*(\d{0,18})-(\d{0,18})\s*", header.strip(), re.ASCII)
+    if asked is None:
+        return None
+    first, last = asked[1], asked[2]
+    if not first:
+        return range(max(0, length - int(last)), length) if last else None
+    if last and int(last) < int(first):
+        return None
+    return range(int(first), min(length, int(last) + 1) if last else length)
 
 
 def bind(site: Site, port: int) -> ThreadingHTTPServer:

@@ -6,7 +6,7 @@ import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const BUNDLES = {
-  "vega.min.js": 'export { View, parse, Warn, Error as Errors } from "vega"; export { compile } from "vega-lite";',
+  "vega.min.js": 'export { View, parse, Warn, Error as Errors } from "vega"; export { compile } from "vega-lite"; export { expressionInterpreter } from "vega-interpreter";',
   "hyparquet.min.js":
     'export { parquetRead, parquetMetadata } from "hyparquet"; export { compressors } from "hyparquet-compressors";',
 };

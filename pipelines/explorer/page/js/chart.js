@@ -1,7 +1,7 @@
 // @ts-check
 /** One chart: a Vega view on a canvas, the point nearest to the pointer, and the arrow keys along a frontier. */
-import { View, compile, parse } from "../vendor/vega.min.js";
 import { specification } from "./spec.js";
+import { vegaView } from "./vega_view.js";
 
 /** @typedef {import("./evaluate.js").Point} Point */
 /** @typedef {{ x: number, y: number, series: string, point: Point }} Drawn */
@@ -50,8 +50,7 @@ export class Chart {
     const looks = JSON.stringify([drawn, width, height]);
     if (looks !== this.looks) {
       this.view?.finalize();
-      const vegaLite = specification({ ...look, width, height });
-      this.view = new View(parse(compile(/** @type {any} */ (vegaLite)).spec), { renderer: "canvas", hover: false });
+      this.view = vegaView(specification({ ...look, width, height }), { renderer: "canvas", hover: false });
       this.view.initialize(this.box);
       this.looks = looks;
     }

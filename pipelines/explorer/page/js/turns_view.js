@@ -1,6 +1,5 @@
 // @ts-check
 /** The chosen point's turns as pictures, and as a table. */
-import { View, compile, parse } from "../vendor/vega.min.js";
 import { byId } from "./controls.js";
 import { figure, memory } from "./format.js";
 import { turnDifferences, turnWork } from "./lake.js";
@@ -9,6 +8,7 @@ import { smallSpecification } from "./spec.js";
 import { fillTable } from "./tables.js";
 import { isDark } from "./theme.js";
 import { turnFigures } from "./turns.js";
+import { vegaView } from "./vega_view.js";
 
 /** @typedef {import("./turns.js").Turn} Turn */
 /** @typedef {import("./evaluate.js").Point} Point */
@@ -76,7 +76,7 @@ export async function showTurns(turns, worked, rows, point) {
       colours,
       inks: inks(),
     });
-    const view = new View(parse(compile(/** @type {any} */ (spec)).spec), { renderer: "canvas" });
+    const view = vegaView(spec, { renderer: "canvas" });
     views.set(id, view);
     await view.initialize(box).runAsync();
     box.setAttribute("role", "img");
