@@ -20,7 +20,7 @@ from pipelines.commands.query import query_command
 from pipelines.commands.releases import releases_app
 from pipelines.commands.schedule import schedule_command
 from pipelines.commands.what_if import TakesScenarioChanges, what_if_command
-from pipelines.terminal import terminal_text
+from pipelines.terminal import say
 from schemas.errors import UserError
 
 app = typer.Typer(
@@ -35,7 +35,7 @@ def _print_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        print(f"agent-pareto {version('agent-pareto')}")
+        say(f"agent-pareto {version('agent-pareto')}")
         raise typer.Exit
 
 
@@ -108,7 +108,7 @@ def main() -> None:
         app()
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
-            print("Interrupted. What was published stays; a lake's lock is given back.", file=sys.stderr)
+            say("Interrupted. What was published stays; a lake's lock is given back.", err=True)
         # a reader that has enough, `head` say, is no error: what writes then puts another stream in its place
         code = 0 if sys.stdout is not output or _file_of_output() != file else ended.code
         sys.exit(0 if _reader_is_gone(output) else code)
@@ -116,10 +116,10 @@ def main() -> None:
         _reader_is_gone(output)
         sys.exit(0)
     except _TerminatedError:
-        print("Ended by a termination signal. What was published stays; a lake's lock is given back.", file=sys.stderr)
+        say("Ended by a termination signal. What was published stays; a lake's lock is given back.", err=True)
         sys.exit(128 + signal.SIGTERM)
     except UserError as error:
-        print(f"Error: {terminal_text(str(error))}", file=sys.stderr)
+        say(f"Error: {error}", err=True)
         sys.exit(1)
     except Exception as error:
         if "botocore" not in sys.modules:  # no lake on an object store was opened
@@ -128,7 +128,7 @@ def main() -> None:
 
         if not is_refusal(error):
             raise
-        print(f"Error: the object store of the lake failed: {refusal(error)}", file=sys.stderr)
+        say(f"Error: the object store of the lake failed: {refusal(error)}", err=True)
         sys.exit(1)
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from pipelines.terminal import say, terminal_text
+
 
 class Progress(Protocol):
     """What a display must do."""
@@ -44,7 +46,7 @@ def shown_progress() -> Iterator[None]:
         from rich.progress import Progress as Bars
 
         columns = (
-            TextColumn("{task.description:32}"),
+            TextColumn("{task.description:32}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -65,10 +67,9 @@ def shown_progress() -> Iterator[None]:
 
 class _LineDisplay(_Silent):
     def start(self, stage: str, total: int | None) -> None:
-        import sys
 
         steps = "" if total is None else f" ({total:,})"
-        print(f"{stage}{steps} ...", file=sys.stderr, flush=True)
+        say(f"{stage}{steps} ...", err=True)
 
 
 class _BarDisplay:
@@ -77,7 +78,7 @@ class _BarDisplay:
         self._tasks: dict[str, Any] = {}
 
     def start(self, stage: str, total: int | None) -> None:
-        self._tasks[stage] = self._bars.add_task(stage, total=total)
+        self._tasks[stage] = self._bars.add_task(terminal_text(stage), total=total)
 
     def advance(self, stage: str) -> None:
         self._bars.advance(self._tasks[stage])

@@ -1,5 +1,6 @@
 """Text and tables on the terminal, as text: nothing in a name is markup or drives the terminal."""
 
+import json
 import os
 import shutil
 import sys
@@ -16,6 +17,20 @@ def terminal_text(text: str) -> str:
         character if character.isprintable() or character in "\n\t" else character.encode("unicode_escape").decode()
         for character in text
     )
+
+
+def json_text(text: str) -> str:
+    """JSON of the same meaning without control characters, as DEL and those of C1, which JSON itself allows."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1] for character in text
+    )
+
+
+def say(text: str = "", err: bool = False) -> None:
+    """Print a text as it is but for its control characters; ``err``: on standard error."""
+    print(terminal_text(text), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def terminal_columns() -> int | None:

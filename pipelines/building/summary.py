@@ -12,7 +12,7 @@ from pipelines.building.report import BuildReport
 from pipelines.lake.places import is_remote, shown, url_of
 from pipelines.reading.folders import passed_over_in_words
 from pipelines.reading.read_inputs import Inputs, superseded_in_words
-from pipelines.terminal import print_table
+from pipelines.terminal import print_table, say
 
 PROGRAM = "agent-pareto"
 
@@ -20,7 +20,7 @@ PROGRAM = "agent-pareto"
 def print_summary(report: BuildReport, lake: Path, seconds: float) -> None:
     """Rows in and what became of them, points, the best of each hardware, model and scenario, the time, the place."""
     if report.inputs is None:
-        print(
+        say(
             f"Nothing has changed since release {report.release} of {shown(lake)}; nothing was published. "
             f"That took {seconds:.1f} s; --full computes it anew."
         )
@@ -31,7 +31,7 @@ def print_summary(report: BuildReport, lake: Path, seconds: float) -> None:
         name: sum(getattr(account, f"rows_{name}") for account in accounts)
         for name in ("read", "accepted", "duplicate", "superseded", "quarantined")
     }
-    print(
+    say(
         f"\nRows read {totals['read']:,} from {len(accounts):,} files: {totals['accepted']:,} accepted, "
         f"{totals['duplicate']:,} duplicates, {totals['superseded']:,} superseded, "
         f"{totals['quarantined']:,} quarantined; {len(rejected):,} files rejected."
@@ -40,37 +40,37 @@ def print_summary(report: BuildReport, lake: Path, seconds: float) -> None:
     for account in accounts:
         reasons.update(account.quarantined)
     for reason, count in reasons.most_common():
-        print(f"  quarantined, {reason}: {count:,}")
+        say(f"  quarantined, {reason}: {count:,}")
     for account in rejected:
-        print(f"  rejected, {account.path}: {account.rejected_reason}")
+        say(f"  rejected, {account.path}: {account.rejected_reason}")
     slow = [f"slow, {table.sentence}" for table in report.inputs.slow]
     for line in (*superseded_in_words(accounts), *slow, passed_over_in_words(report.inputs.passed_over)):
         if line:
-            print(f"  {line}")
+            say(f"  {line}")
     points, feasible, frontier = (
         sum(getattr(summary, name) for summary in report.partitions)
         for name in ("agent_points", "feasible", "frontier")
     )
     if report.shared:
-        print(f"Rows that serve other models of their architecture too: {report.shared:,} (shared_from).")
-    print(
+        say(f"Rows that serve other models of their architecture too: {report.shared:,} (shared_from).")
+    say(
         f"Roofline points {report.synthesized:,}. Agent points {points:,}: {feasible:,} feasible, "
         f"{frontier:,} on a frontier."
     )
-    print(
+    say(
         f"Agent points computed {report.rows_computed:,} in {report.computed:,} partitions, carried over "
         f"{report.rows_carried_over:,} in {len(report.partitions) - report.computed:,}. The build took {seconds:.1f} s."
     )
     if report.damaged:
-        print(f"Damaged files of the release before: {report.damaged:,} partitions were computed anew.")
+        say(f"Damaged files of the release before: {report.damaged:,} partitions were computed anew.")
     if report.unpriced:
-        print(f"Without a price: {', '.join(report.unpriced)}. Their cost columns are NULL.")
+        say(f"Without a price: {', '.join(report.unpriced)}. Their cost columns are NULL.")
     _print_best(report, report.inputs)
     if report.pruned:
-        print(f"Deleted releases: {', '.join(report.pruned)}")
-    print(f"Release {report.release} in {shown(lake)}")
+        say(f"Deleted releases: {', '.join(report.pruned)}")
+    say(f"Release {report.release} in {shown(lake)}")
     place = url_of(lake) if is_remote(lake) else str(lake)
-    print(f'Try: {_command()} query "select * from agent_frontier limit 5" --lake {shlex.quote(place)}')
+    say(f'Try: {_command()} query "select * from agent_frontier limit 5" --lake {shlex.quote(place)}')
 
 
 def _command() -> str:
@@ -92,9 +92,9 @@ def _print_best(report: BuildReport, inputs: Inputs) -> None:
             (model, *(_figure(best.get((gpu, model)), (gpu, model) in measured) for gpu in hardware))
             for model in models
         ]
-        print(f"\n{scenario}: best tasks an hour per GPU at any load that fits")
+        say(f"\n{scenario}: best tasks an hour per GPU at any load that fits")
         print_table(("model", *(gpu.replace("-", "\n", 1) for gpu in hardware)), rows)
-    print("~ from the roofline, which is rougher than a table: compare like with like; ' in FP8; - nothing fits\n")
+    say("~ from the roofline, which is rougher than a table: compare like with like; ' in FP8; - nothing fits\n")
 
 
 def _figure(summary: PartitionRecord | None, from_table: bool) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from pipelines.terminal import say
 from schemas.dtypes import KvDtype
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def calibrate_command(
             calibrations.append(calibrate(deployment, priors))
             progress().advance(FITTING)
     if inputs.faults:
-        typer.echo(f"Not used:\n{faults_in_words(inputs)}", err=True)
+        say(f"Not used:\n{faults_in_words(inputs)}", err=True)
     given = run_deployments(
         inputs.measured_agentic if pilot else inputs.measured_agentic.clear(),
         {spec.slug: spec for spec in specs}, gpus, kv_dtype=kv_dtype, kv_tokens=kv_tokens,
@@ -108,7 +109,7 @@ def calibrate_command(
         _print_pilots(pilots, piloted)
         _print_refused(refused)
         if out is not None and fitted:
-            print(f"Wrote {out}: {len(fitted)} engine{'s' * (len(fitted) != 1)}.")
+            say(f"Wrote {out}: {len(fitted)} engine{'s' * (len(fitted) != 1)}.")
     if not fitted:
         raise typer.Exit(1)
 
@@ -166,10 +167,10 @@ def _later_first(
 
 def _print_pilots(deployments: "list[RunDeployment]", engines: "list[CalibratedEngine]") -> None:
     for deployment, engine in zip(deployments, engines, strict=True):
-        print(f"{deployment.name}: {len(engine.pilots)} pilot{'s' * (len(engine.pilots) != 1)}")
+        say(f"{deployment.name}: {len(engine.pilots)} pilot{'s' * (len(engine.pilots) != 1)}")
         for sentence in (*deployment.assumed, *engine.meaning):
-            print(f"  {sentence}")
-        print()
+            say(f"  {sentence}")
+        say()
 
 
 def _print_json(
@@ -219,20 +220,20 @@ def _as_record(
 def _print_tables(calibrations: "list[Calibration]", engines: "list[CalibratedEngine | None]") -> None:
 
     for calibration, engine in zip(calibrations, engines, strict=True):
-        print(_title(calibration))
+        say(_title(calibration))
         if engine is None:
             kept = calibration.used.height
-            print(f"  not fitted: {kept} usable row{'s' * (kept != 1)}, two are needed")
+            say(f"  not fitted: {kept} usable row{'s' * (kept != 1)}, two are needed")
         else:
             errors = engine.leave_one_out
-            print(f"  {engine.rows_used} rows; each predicted from the others: {_percents(errors.model_dump())}")
-            print("\n".join(f"  {sentence}" for sentence in engine.meaning))
+            say(f"  {engine.rows_used} rows; each predicted from the others: {_percents(errors.model_dump())}")
+            say("\n".join(f"  {sentence}" for sentence in engine.meaning))
             for sentence in engine.cannot_tell:
-                print(f"  cannot tell: {sentence}")
-            print("  load tests that would tell most of agents' turns:")
-            print("\n".join(f"    {command}" for command in engine.next_tests))
+                say(f"  cannot tell: {sentence}")
+            say("  load tests that would tell most of agents' turns:")
+            say("\n".join(f"    {command}" for command in engine.next_tests))
         _print_refused(calibration.refused)
-        print()
+        say()
 
 
 def _print_refused(rows: "Sequence[Refused]") -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pipelines.terminal import say
+
 if TYPE_CHECKING:
     from pipelines.reading.judged_files import FileAccount
     from pipelines.reading.read_inputs import Inputs
@@ -69,7 +71,7 @@ def _print_tables(inputs: "Inputs") -> None:
     from pipelines.reading.faults import faults_in_words
     from pipelines.reading.folders import passed_over_in_words
     from pipelines.reading.read_inputs import superseded_in_words
-    from pipelines.terminal import print_table, terminal_text
+    from pipelines.terminal import print_table
 
     formats = sorted({account.format or "rejected" for account in inputs.accounts})
     rows = []
@@ -80,20 +82,20 @@ def _print_tables(inputs: "Inputs") -> None:
         rows.append(("total", f"{len(inputs.accounts):,}", *_counts(inputs.accounts)))
     print_table(("format", "files", "rows", "accepted", "duplicate", "superseded", "quarantined"), rows)
     if inputs.faults:
-        print(terminal_text(f"Not used:\n{faults_in_words(inputs, at_most=40)}"))
+        say(f"Not used:\n{faults_in_words(inputs, at_most=40)}")
     slow = [f"slow, {table.sentence}" for table in inputs.slow]
     for line in (*superseded_in_words(inputs.accounts), *slow, passed_over_in_words(inputs.passed_over)):
         if line:
-            print(terminal_text(line))
+            say(line)
     for account in inputs.accounts:
         if account.format and not account.rows_read:
-            print(terminal_text(f"{account.path}: a header and no rows"))
+            say(f"{account.path}: a header and no rows")
     reasons: dict[str, int] = {}
     for account in inputs.accounts:
         for reason, count in account.quarantined.items():
             reasons[reason] = reasons.get(reason, 0) + count
     for reason, count in sorted(reasons.items(), key=lambda item: -item[1]):
-        print(f"quarantined, {reason}: {count:,}")
+        say(f"quarantined, {reason}: {count:,}")
 
 
 def _counts(accounts: "tuple[FileAccount, ...] | list[FileAccount]") -> tuple[str, ...]:

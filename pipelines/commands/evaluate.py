@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from pipelines.terminal import say
 from schemas.dtypes import KvDtype
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _read(paths: list[Path], option: str, gpus: "HardwareCatalogue", specs: "Mod
     if inputs.serving_points.is_empty():
         raise UserError(f"No row of {option} can be used.\n{faults_in_words(inputs)}")
     if inputs.faults:
-        typer.echo(f"Not used of {option}:\n{faults_in_words(inputs)}", err=True)
+        say(f"Not used of {option}:\n{faults_in_words(inputs)}", err=True)
     return inputs.serving_points
 
 
@@ -138,7 +139,7 @@ def _print_tables(comparison: "Pairing", errors: "pl.DataFrame") -> None:
     from pipelines.terminal import print_table
 
     rows = errors.filter(pl.col("grouped_by") == "all").sort("figure", descending=True).to_dicts()
-    print("Over all points, error in %")
+    say("Over all points, error in %")
     print_table(
         ("figure", "points", *_ERRORS),
         ((_FIGURES[row["figure"]], f"{row['points']:,}", *_percents(row)) for row in rows),
@@ -147,18 +148,18 @@ def _print_tables(comparison: "Pairing", errors: "pl.DataFrame") -> None:
         of_grouping = errors.filter(pl.col("grouped_by") == grouping)
         if of_grouping["group"].n_unique() < 2:
             continue
-        print(f"{title}: mean, p90 and signed error in %")
+        say(f"{title}: mean, p90 and signed error in %")
         columns = tuple(f"{name}\n{part}" for name in _FIGURES.values() for part in ("mean", "p90", "signed"))
         print_table(
             (grouping.replace("_", " "), "points", *columns),
             (_group_row(group, of_grouping) for group in _in_order(of_grouping["group"].unique().to_list())),
         )
-    print(
+    say(
         f"{comparison.pairs.height:,} of {comparison.reference_points:,} reference points have a partner in the "
         f"standard tables; {comparison.without_partner:,} have none."
     )
     if comparison.same_workload:
-        print(f"{comparison.same_workload:,} more stand at a workload of the standard tables and do not count.")
+        say(f"{comparison.same_workload:,} more stand at a workload of the standard tables and do not count.")
 
 
 def _in_order(groups: list[str]) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
+from pipelines.terminal import say
 
 if TYPE_CHECKING:
     from schemas.engines import CalibratedEngine
@@ -42,9 +42,9 @@ def evaluate_runs(
     if inputs.measured_agentic.is_empty():
         raise UserError(f"None of the files holds a measured agent run that can be used.\n{faults_in_words(inputs)}")
     if inputs.faults:
-        typer.echo(f"Not used:\n{faults_in_words(inputs)}", err=True)
+        say(f"Not used:\n{faults_in_words(inputs)}", err=True)
     for row in unusable_runs(inputs.measured_agentic):
-        typer.echo(f"Not used: {row.source_file} row {row.source_row}: {row.detail}", err=True)
+        say(f"Not used: {row.source_file} row {row.source_row}: {row.detail}", err=True)
     found = run_deployments(
         inputs.measured_agentic, {spec.slug: spec for spec in specs}, gpus, kv_dtype=kv_dtype,
         host_bytes=host_bytes, engines=known,
@@ -123,9 +123,9 @@ def _print_tables(
     for deployment in deployments:
         own = [each for each in records if each["deployment"] == deployment.name]
         how = "calibrated" if own[0]["calibrated"] else "expected of such engines, no row or pilot of its own"
-        print(f"{deployment.name}: {how}; memory is full at {_wall(deployment.runs):.0f} turns in service")
+        say(f"{deployment.name}: {how}; memory is full at {_wall(deployment.runs):.0f} turns in service")
         for sentence in deployment.assumed:
-            print(f"  assumed: {sentence}")
+            say(f"  assumed: {sentence}")
         print_table(
             ("sessions", "", "tokens/s/GPU\nmeasured", "\npredicted", "turn, s\nmeasured", "\npredicted",
              "80 % within", "hits\nmeasured", "\npredicted"),
@@ -134,7 +134,7 @@ def _print_tables(
     for where, words in (("before", "before memory is full"), ("beyond", "beyond")):
         told = errors[where]
         if told["runs"]:
-            print(
+            say(
                 f"{told['runs']} whole run{'s' * (told['runs'] != 1)} {words}: throughput "
                 f"{told['output_tokens_per_s_per_gpu']:.0%} off on average, turn latency {told['turn_latency_s']:.0%}"
             )

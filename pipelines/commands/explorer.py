@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from pipelines.commands.shared_options import DEFAULT_LAKE, LakeOption
+from pipelines.terminal import say
 
 
 def explorer_command(
@@ -36,10 +37,10 @@ def explorer_command(
     if out is not None:
         with shown_progress():
             files, size = write_site(site, out)
-        typer.echo(f"{files:,} files, {size / 1e6:,.1f} MB in {out}: release {site.release.id}.")
+        say(f"{files:,} files, {size / 1e6:,.1f} MB in {out}: release {site.release.id}.")
     if serve:
         server = bind(site, port)
         site.paths()  # reads the index before somebody waits for it
         host, bound = server.server_address[:2]
-        typer.echo(f"The explorer is at http://{host!s}:{bound}/ (Ctrl-C stops it).")
+        say(f"The explorer is at http://{host!s}:{bound}/ (Ctrl-C stops it).")
         serve_until_stopped(server)

@@ -15,6 +15,7 @@ from pipelines.commands.shared_options import (
     PriceOption,
     RecordsFormatOption,
 )
+from pipelines.terminal import say
 
 if TYPE_CHECKING:
     from pipelines.answering.figures import Kind
@@ -121,7 +122,7 @@ def frontier_command(
         )
         if len(missing) == len(gpus):
             raise UserError(sentence)
-        typer.echo(sentence, err=True)
+        say(sentence, err=True)
     if figures:
         from pipelines.answering.figures import frontier_spec, write_figure
 
@@ -140,7 +141,7 @@ def frontier_command(
         print_records(best, (*_COLUMNS, *_IDENTITY, *(NOTED_COLUMNS if noted else ())), output_format)
     for kind, path in figures.items():
         write_figure(spec, kind, path)
-        typer.echo(f"Figure: {path}", err=output_format != "table")
+        say(f"Figure: {path}", err=output_format != "table")
 
 
 def _print_table(best: list[dict[str, Any]], *, several: bool) -> None:
@@ -207,7 +208,7 @@ def _cell(value: object) -> str:
 def _plot(points: list[dict[str, object]], title: str) -> None:
     import plotext
 
-    from pipelines.terminal import terminal_columns
+    from pipelines.terminal import terminal_columns, terminal_text
 
     plotext.clear_figure()
     several = len({point["hardware"] for point in points}) > 1
@@ -219,10 +220,10 @@ def _plot(points: list[dict[str, object]], title: str) -> None:
         plotext.plot(
             [float(str(point["turn_latency_ms"])) / 1e3 for point in line],
             [float(str(point["tasks_per_hour_per_gpu"])) for point in line],
-            label=name,
+            label=terminal_text(name),
             marker="braille",
         )
-    plotext.title(title)
+    plotext.title(terminal_text(title))
     plotext.xlabel("turn latency, s")
     plotext.ylabel("tasks an hour per GPU")
     plotext.theme("clear")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pipelines.terminal import say
+
 if TYPE_CHECKING:
     from schemas.catalogue import ModelCatalogue
     from schemas.models import ModelSpec
@@ -92,9 +94,9 @@ def show_model(
         print_json(figures)
         return
     for line in explain_model(spec, figures):
-        typer.echo(line)
+        say(line)
     if spec.max_context_tokens is not None and tokens > spec.max_context_tokens:
-        typer.echo(f"Note: {tokens:,} tokens are more than the model's longest context.")
+        say(f"Note: {tokens:,} tokens are more than the model's longest context.")
 
 
 @app.command("add")
@@ -137,12 +139,12 @@ def add_model(
     )
     _must_be_free(known, spec)
     write_catalogue(path, [*own, spec], "# Models added with `agent-pareto models add`.\n")
-    typer.echo(
+    say(
         f"Added {spec.slug} to {path}: {spec.parameters_total:,} parameters, {spec.weight_bytes / 1e9:,.2f} GB"
         f" of weights ({spec.weight_dtype}). See `agent-pareto models show {spec.slug} --catalogue {path}`."
     )
     for part in spec.not_counted:
-        typer.echo(f"Note: not counted: {part}.")
+        say(f"Note: not counted: {part}.")
 
 
 @app.command("refresh", hidden=True)
@@ -159,7 +161,7 @@ def refresh_models(
     path = catalogue or SHIPPED / "models.yaml"
     specs = refreshed_models(path, configs)
     write_catalogue(path, specs, HEADER)
-    typer.echo(f"{path}: {len(specs)} models.")
+    say(f"{path}: {len(specs)} models.")
 
 
 def user_catalogue() -> Path:

@@ -5,14 +5,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import typer
+from pipelines.terminal import json_text
 
 
 def print_json(content: object) -> None:
-    """JSON for machines and eyes: indented, in UTF-8, names not escaped."""
+    """JSON for machines and eyes: indented, in UTF-8, names not escaped but for control characters."""
     import json
 
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    print(json_text(json.dumps(content, indent=2, ensure_ascii=False)), flush=True)
 
 
 def print_records(records: Sequence[Mapping[str, Any]], columns: Sequence[str], output_format: str) -> None:

@@ -16,6 +16,7 @@ from pipelines.commands.shared_options import (
     RecordsFormatOption,
     WeightsOption,
 )
+from pipelines.terminal import say
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -92,7 +93,7 @@ def plan_command(
     rows = [row for slug in slugs for row in plan_rows(contents, catalogue, slug, agents, asked)]
     feasible = [row for row in rows if row["feasible"]]
     if emit is not None and feasible:
-        print(_launch(feasible[0], emit, contents, agents))
+        say(_launch(feasible[0], emit, contents, agents))
     elif output_format == "table":
         from pipelines.answering.plan_table import print_plans
         from pipelines.answering.row_notes import print_notes, slow_tables_of

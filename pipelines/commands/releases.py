@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pipelines.commands.shared_options import DEFAULT_LAKE, LakeOption
+from pipelines.terminal import say
 
 if TYPE_CHECKING:
     from pipelines.lake.reader import Release
@@ -43,7 +44,7 @@ def list_command(
     except UserError as error:
         if not releases:
             raise
-        typer.echo(f"Warning: {error}", err=True)
+        say(f"Warning: {error}", err=True)
     gone = (
         None if current in (None, *(release.id for release in releases)) else f"The current release {current} is gone"
     )
@@ -52,16 +53,14 @@ def list_command(
             f"{f'{gone}: {lake}' if gone else lake} holds no release: run `agent-pareto build --out {lake}` first."
         )
     if gone:
-        typer.echo(
-            f"{gone}: its folder is not there or not complete. Choose one with `releases rollback ID`.", err=True
-        )
+        say(f"{gone}: its folder is not there or not complete. Choose one with `releases rollback ID`.", err=True)
     columns = ["release", "current", "created_at", "code_version", "schema_version", "rows", "bytes"]
     rows: list[list[object]] = []
     for release in releases:
         try:
             said = _said_by_manifest(release)
         except UserError as error:
-            typer.echo(f"Warning: {error}", err=True)
+            say(f"Warning: {error}", err=True)
             said = [None] * 5
         rows.append([release.id, release.id == current, *said])
     if output_format == "json":
@@ -94,8 +93,8 @@ def rollback_command(
     """Make an earlier (or later) release the current one. Nothing is deleted."""
     from pipelines.lake.retention import rollback
 
-    release = rollback(lake, release_id, on_wait=partial(typer.echo, err=True))
-    typer.echo(f"{release.id} is now the current release of {lake}.")
+    release = rollback(lake, release_id, on_wait=partial(say, err=True))
+    say(f"{release.id} is now the current release of {lake}.")
 
 
 @releases_app.command("prune")
@@ -110,13 +109,13 @@ def prune_command(
     """Delete all but the newest N releases; never the current one, nor one that a reader may still hold."""
     from pipelines.lake.retention import prune
 
-    pruned = prune(lake, keep, timedelta(minutes=grace_minutes), on_wait=partial(typer.echo, err=True))
+    pruned = prune(lake, keep, timedelta(minutes=grace_minutes), on_wait=partial(say, err=True))
     for release_id in pruned.deleted:
-        typer.echo(f"deleted {release_id}")
+        say(f"deleted {release_id}")
     for release_id in pruned.left_for_readers:
-        typer.echo(f"left    {release_id}: it was current less than {grace_minutes:g} minutes ago")
+        say(f"left    {release_id}: it was current less than {grace_minutes:g} minutes ago")
     if not pruned.deleted and not pruned.left_for_readers:
-        typer.echo("Nothing to delete.")
+        say("Nothing to delete.")
 
 
 @releases_app.command("diff")
@@ -131,23 +130,23 @@ def diff_command(
     A point is a configuration at one load and scenario. Exit 1, with an alarm, when an input file gives fewer usable
     rows in AFTER than in BEFORE.
     """
-    import json
     import sys
 
+    from pipelines.commands.output import print_json
     from pipelines.lake.diff import diff_releases
     from pipelines.lake.formats import write_table
 
     diff = diff_releases(lake, before, after)
     if output_format == "json":
-        typer.echo(json.dumps(diff.to_json(), indent=2))
+        print_json(diff.to_json())
     else:
         columns = ["table", "rows_before", "rows_after", "gained", "lost", "moved"]
         rows = [[getattr(table, name) for name in columns] for table in diff.tables]
         write_table(sys.stdout, columns, rows, max_rows=0)
         if diff.partitions_changed is not None:
-            typer.echo(f"Partitions made from other inputs: {diff.partitions_changed:,}")
+            say(f"Partitions made from other inputs: {diff.partitions_changed:,}")
     for file in diff.lost_rows:
-        typer.echo(
+        say(
             f"ALARM: {file.path} ({file.tool or 'no tool'}) gives {file.rows_after:,} usable rows, "
             f"{file.rows_before:,} before.",
             err=True,
@@ -172,12 +171,12 @@ def verify_command(
 
     verified = verify_release(lake, release_id)
     for path in verified.damaged:
-        typer.echo(f"damaged {path}")
+        say(f"damaged {path}")
     for path in verified.foreign:
-        typer.echo(f"foreign {path}")
+        say(f"foreign {path}")
     if not verified.whole:
         added = f" and {len(verified.foreign):,} were not written with it" if verified.foreign else ""
-        typer.echo(
+        say(
             f"{len(verified.damaged):,} of {verified.files:,} files of release {verified.release_id} are not what was "
             f"written{added}: run `agent-pareto build --full`, or roll back to a release that is whole.",
             err=True,
@@ -185,8 +184,8 @@ def verify_command(
         raise typer.Exit(1)
     if verified.unhashed:
         names = ", ".join(verified.unhashed)
-        typer.echo(f"An earlier version made the release; it kept no hash of {names}.", err=True)
-    typer.echo(f"All {verified.files:,} files of release {verified.release_id} are as they were written.")
+        say(f"An earlier version made the release; it kept no hash of {names}.", err=True)
+    say(f"All {verified.files:,} files of release {verified.release_id} are as they were written.")
 
 
 @releases_app.command("relink")
@@ -195,4 +194,4 @@ def relink_command(lake: LakeOption = DEFAULT_LAKE) -> None:
     from pipelines.lake.retention import relink
 
     release = relink(lake)
-    typer.echo(f"{lake.resolve()} shows release {release.id}.")
+    say(f"{lake.resolve()} shows release {release.id}.")

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pipelines.terminal import say
+
 if TYPE_CHECKING:
     from schemas.scenarios import Scenario
 
@@ -131,7 +133,7 @@ def fit(
         scenario = fit_scenario(traces, options)
     write_scenario(scenario, out)
     print_trace_summary(scenario)
-    typer.echo(f"Wrote {out}: scenario {scenario.slug}. Use it with `agent-pareto build --scenarios {out}`.")
+    say(f"Wrote {out}: scenario {scenario.slug}. Use it with `agent-pareto build --scenarios {out}`.")
 
 
 def _row(scenario: "Scenario") -> tuple[str, ...]:

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from pipelines.terminal import say
+
 
 def schedule_command(
     context: typer.Context,
@@ -28,5 +30,5 @@ def schedule_command(
 
     schedule = cron_schedule(cron, timezone)
     find(options)  # what is wrong with the options is said now, not tonight
-    typer.echo(f"Building {options.out.resolve()} at {cron} ({timezone}); stop with Ctrl-C.")
+    say(f"Building {options.out.resolve()} at {cron} ({timezone}); stop with Ctrl-C.")
     serve_builds(options, run, schedule, server)

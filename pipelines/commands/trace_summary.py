@@ -1,6 +1,6 @@
 """The statistics of a fit on the terminal."""
 
-from pipelines.terminal import print_table
+from pipelines.terminal import print_table, say
 from schemas.scenarios import Scenario
 from schemas.trace_statistics import Spread, StepCounts, TraceStatistics
 
@@ -12,7 +12,7 @@ def print_trace_summary(scenario: Scenario) -> None:
     found = scenario.statistics
     if found is None:
         return
-    print(
+    say(
         f"{found.sessions:,} sessions, {found.requests:,} requests; {found.subagents:,} subagents,"
         f" {found.subagent_requests:,} requests; files: {len(found.files):,}, format {found.format}."
     )
@@ -26,10 +26,10 @@ def print_trace_summary(scenario: Scenario) -> None:
             ("rows and steps", "count", "what it is"),
             [(name.replace("_", " "), f"{count:,}", told[name]) for name, count in odd],
         )
-    print(f"Cache of the scenario: {scenario.cache}; {scenario.source.partition('; means; ')[2]}.")
+    say(f"Cache of the scenario: {scenario.cache}; {scenario.source.partition('; means; ')[2]}.")
     for note in found.notes:
-        print(f"Note: {note}")
-    print(
+        say(f"Note: {note}")
+    say(
         f"Scenario: N {scenario.turns:g}, Z {scenario.think_time_s:g} s, L0 {scenario.initial_prompt_tokens:,.0f},"
         f" dL {scenario.new_tokens_per_turn:,.0f}, OSL {scenario.output_tokens_per_turn:,.0f},"
         f" r {scenario.output_retention_fraction:g}, S {scenario.shared_prefix_tokens:,.0f},"
@@ -71,7 +71,7 @@ def _print_mixture(found: TraceStatistics) -> None:
             f"{part.weight:.1%} median {part.median_s:.3g} s, sigma {part.sigma:.3g}" for part in mixture.log_normals
         )
         zero = f"; {mixture.zero_fraction:.1%} are 0" if mixture.zero_fraction else ""
-        print(f"Pauses as log-normals: {'; '.join(parts)}{zero}.")
+        say(f"Pauses as log-normals: {'; '.join(parts)}{zero}.")
 
 
 def _print_hits(found: TraceStatistics) -> None:

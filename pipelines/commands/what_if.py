@@ -17,6 +17,7 @@ from pipelines.commands.shared_options import (
     ScenarioOption,
     WeightsOption,
 )
+from pipelines.terminal import say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -92,7 +93,7 @@ def what_if_command(
             _changes_in_words(before, after, follows(own, changes)),
             *_over_capacity(before, after, contents.options),
         ]
-        print(f"{slug} at {own.slug}: {', '.join(said)}")
+        say(f"{slug} at {own.slug}: {', '.join(said)}")
         _print_table(comparisons)
         print_notes(_shown(comparisons), slow_tables(points))
     else:
@@ -206,7 +207,7 @@ def _print_table(comparisons: "list[Comparison]") -> None:
             if comparison.point == "operating_point" and side is not None:
                 wanted, admitted = side["sessions_wanted"], side["sessions_admitted"]
                 if admitted < wanted:
-                    print(
+                    say(
                         f"{comparison.hardware}: {when} the change {_number(admitted, '')} of the "
                         f"{_number(wanted, '')} sessions wanted are admitted at the operating point; the others wait."
                     )

@@ -1,7 +1,6 @@
 """A web server for the explorer on this machine alone."""
 
 import re
-import sys
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -9,14 +8,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 from pipelines.explorer.site import Site
+from pipelines.terminal import say
 from schemas.errors import UserError
 
 HOST = "127.0.0.1"
 #: Names of this machine. Under another one, a page from elsewhere would read the lake by a DNS name of its own.
 HOST_NAMES = (HOST, "localhost", "[::1]")
-#: The page's own policy (its meta element), and what only a header can say.
+#: The page's own policy (its meta element), and what only a header can say. Snappy is unpacked by WebAssembly.
 POLICY = (
-    "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _TYPES = {
@@ -135,6 +135,6 @@ def serve_until_stopped(server: ThreadingHTTPServer) -> None:
     try:
         server.serve_forever()
     except KeyboardInterrupt:
-        print("Stopped.", file=sys.stderr)
+        say("Stopped.", err=True)
     finally:
         server.server_close()

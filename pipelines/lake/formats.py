@@ -15,6 +15,8 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
+from pipelines.terminal import json_text, terminal_text
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -26,15 +28,19 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(out: TextIO, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """A header line and a line for each row, ended by CR LF as RFC 4180 has it."""
-    out.write(",".join(map(_csv_field, columns)) + "\r\n")
+    """A header line and a line for each row, ended by CR LF as RFC 4180 has it.
+
+    A file gets each text as it is; for a terminal, control characters are escaped.
+    """
+    shown = terminal_text if out.isatty() else str
+    out.write(shown(",".join(map(_csv_field, columns))) + "\r\n")
     for row in rows:
-        out.write(",".join(map(_csv_field, row)) + "\r\n")
+        out.write(shown(",".join(map(_csv_field, row))) + "\r\n")
 
 
 def write_json(out: TextIO, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """A list of objects, one a line. A column name that comes again gets a number (``a``, ``a_2``)."""
-    names = [json.dumps(name, ensure_ascii=False) for name in distinct_names(columns)]
+    names = [to_json(name) for name in distinct_names(columns)]
     separator = "["
     for row in rows:
         fields = (f"{name}: {to_json(value)}" for name, value in zip(names, row, strict=True))
@@ -89,15 +95,15 @@ def to_json(value: Any) -> str:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "null"
     if isinstance(value, bool | int | float | str):
-        return json.dumps(value, ensure_ascii=False)
+        return json_text(json.dumps(value, ensure_ascii=False))
     if isinstance(value, Decimal):
         return str(value) if value.is_finite() else "null"
     if isinstance(value, Mapping):
-        items = (f"{json.dumps(to_text(key), ensure_ascii=False)}: {to_json(item)}" for key, item in value.items())
+        items = (f"{to_json(to_text(key))}: {to_json(item)}" for key, item in value.items())
         return f"{{{', '.join(items)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(to_json, value))}]"
-    return json.dumps(to_text(value), ensure_ascii=False)
+    return json_text(json.dumps(to_text(value), ensure_ascii=False))
 
 
 def to_text(value: Any) -> str:
@@ -121,10 +127,7 @@ def display(value: Any) -> str:
         return "NULL"
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:.0f}" if 1e5 <= abs(value) < 1e15 else f"{value:.6g}"
-    text = to_text(value)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return terminal_text(to_text(value)).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _csv_field(value: Any) -> str:
