@@ -16,8 +16,8 @@ HOST = "127.0.0.1"
 HOST_NAMES = (HOST, "localhost", "[::1]")
 #: The page's own policy (its meta element), and what only a header can say. Snappy is unpacked by WebAssembly.
 POLICY = (
-    "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _TYPES = {
     "html": "text/html; charset=utf-8",
