@@ -242,7 +242,7 @@ def test_limits_give_the_best_feasible_configuration(page: Watched, points: pl.D
 
 
 def test_standard_serving_stands_beside_the_agents(page: Watched, lake: Path, points: pl.DataFrame) -> None:
-    page.page.wait_for_function("explorer.sides !== undefined")
+    page.page.wait_for_function("() => explorer.sides !== undefined")
     serving = pl.read_parquet(current_release(lake).path / "serving_points/**/*.parquet", hive_partitioning=True)
     swapped = serving.with_columns(
         turn_latency_ms="tpot_ms", turns_per_s_per_gpu="output_tokens_per_s_per_gpu", scenario=pl.lit("standard"),
@@ -271,7 +271,7 @@ def test_turn_by_turn(page: Watched, lake: Path, points: pl.DataFrame) -> None:
         page.js("delete explorer.turns")
         point = f"#scenario=research-agent&hardware=h100-sxm,h200-sxm&point={row['hardware']}:{row['point_id']}"
         page.page.evaluate("hash => { location.hash = hash }", point)
-        page.page.wait_for_function("explorer.turns !== undefined")
+        page.page.wait_for_function("() => explorer.turns !== undefined")
         turns = pl.DataFrame(page.js("explorer.turns"))
         ends = _ends(rows, row)
         on_hit, on_miss = (
@@ -398,7 +398,7 @@ def is_dark(watched: Watched) -> bool:
 def test_it_fits_the_screen(browser: Browser, address: str, tmp_path: Path, width: int, dark: bool) -> None:
     with watched_page(browser, address, width, dark) as watched:
         watched.open()
-        watched.page.wait_for_function("explorer.sides !== undefined")
+        watched.page.wait_for_function("() => explorer.sides !== undefined")
         assert watched.js("document.documentElement.scrollWidth") == width
         canvas = watched.page.locator("#chart canvas").bounding_box()
         assert canvas is not None

@@ -39,7 +39,7 @@ def test_the_default_lake(tmp_path: Path) -> None:
                     watched.open()
                     times.append(watched.js("performance.getEntriesByName('first-chart')[0].startTime") / 1e3)
                 assert min(times) < FIRST_CHART_S
-                watched.page.wait_for_function("explorer.sides !== undefined")
+                watched.page.wait_for_function("() => explorer.sides !== undefined")
                 state = watched.js("explorer.state")
                 keys = [pl.col(name) == state[name] for name in ("model", "scenario")]
                 chosen = pl.scan_parquet(release.path / "agent_points/**/*.parquet", hive_partitioning=True).filter(
