@@ -1,7 +1,7 @@
 """Reads and judges input files, small ones together: what each says, and the account of its rows."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -65,6 +65,7 @@ class _Read:
     rows: pl.DataFrame | None = None
     runs: pl.DataFrame | None = None
     measured_at: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 def judged_files(
@@ -149,6 +150,8 @@ def _judged(group: Sequence[FoundFile], hardware: HardwareCatalogue, models: Mod
     if with_runs:
         runs, bad_runs = judge_agentic_of_files(_together(with_runs), hardware, models)
         bad = pl.concat([bad, bad_runs])
+    for each in read:
+        bad = _with_own_names(bad, each)
     reasons: dict[str, dict[str, int]] = {}
     for file, reason, rows in bad.group_by("source_file", "reason", maintain_order=True).len().iter_rows():
         reasons.setdefault(file, {})[reason] = rows
@@ -157,6 +160,16 @@ def _judged(group: Sequence[FoundFile], hardware: HardwareCatalogue, models: Mod
         quarantined = reasons.get(each.account.path, {})
         accounts.append(replace(each.account, quarantined=quarantined, rows_quarantined=sum(quarantined.values())))
     return Outcome(tuple(accounts), points, runs, bad)
+
+
+def _with_own_names(bad: pl.DataFrame, file: _Read) -> pl.DataFrame:
+    """The quarantined rows, those of the file with what it calls the field that their detail begins with."""
+    if bad.is_empty() or not file.columns:
+        return bad
+    own = pl.col("detail").str.extract(r"^(\w+) is ").replace_strict(file.columns, default=None, return_dtype=pl.String)
+    told = pl.format("{} (column {} of the file)", "detail", own)
+    of_file = (pl.col("source_file") == file.account.path) & own.is_not_null()
+    return bad.with_columns(detail=pl.when(of_file).then(told).otherwise("detail"))
 
 
 def _together(files: Sequence[tuple[_Read, pl.DataFrame]]) -> pl.DataFrame:
@@ -190,4 +203,4 @@ def _read(found: FoundFile) -> _Read:
         found.shown, sha256, reading.format, reading.tool, reading.tool_version, rows_read=reading.rows_read
     )
     moment = file.sidecar.measured_at if file.sidecar else None
-    return _Read(account, reading.rows, reading.agentic, None if moment is None else as_text(moment))
+    return _Read(account, reading.rows, reading.agentic, None if moment is None else as_text(moment), reading.columns)

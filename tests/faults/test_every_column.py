@@ -76,5 +76,5 @@ def test_check_and_build_agree_on_a_throughput_of_zero(tmp_path: Path) -> None:
     assert [account.rows_quarantined for account in built.accounts] == [1] * 3
     zero = built.quarantine.filter(pl.col("source_file") == "tokens-s-gpu.csv")
     assert zero.select("reason", "detail").rows() == [
-        ("out_of_range", "output_tokens_per_s_per_gpu is 0.0, not above 0")
+        ("out_of_range", "output_tokens_per_s_per_gpu is 0.0, not above 0 (column tokens/s/gpu of the file)")
     ]

@@ -20,6 +20,13 @@ NAME: Final = "aiconfigurator"
 GIB: Final = 2.0**30
 #: How far figures that print the same number are apart, besides their rounding.
 EXACT_TOLERANCE: Final = 1e-3
+#: What the columns of a field are called in the file.
+_OWN_NAMES: Final = {
+    "isl_tokens": "isl", "osl_tokens": "osl", "prefix_tokens": "prefix", "concurrency_reported": "concurrency",
+    "ttft_ms": "ttft", "tpot_ms": "tpot", "request_latency_ms": "request_latency",
+    "tokens_per_s_per_user": "tokens/s/user", "output_tokens_per_s_per_gpu": "tokens/s/gpu",
+    "requests_per_s": "tokens/s",
+}  # fmt: skip
 _DRAFTS: Final = ("nextn", "nextn_accepted")
 #: Up to here ``tokens/s/gpu`` says what ``tokens/s`` says, and rows that tie in it must tie here.
 TIE_TOLERANCE: Final = 1e-5
@@ -38,7 +45,7 @@ def read(file: InputFile) -> Reading:
     disagg = is_disaggregated(columns)
     drafts = drafts_beside(file.beside)
     rows = _disagg_rows(raw, drafts) if disagg else _agg_rows(raw, drafts)
-    return Reading(NAME, "AIConfigurator", release(columns, disagg), as_rows(rows))
+    return Reading(NAME, "AIConfigurator", release(columns, disagg), as_rows(rows), columns=_OWN_NAMES)
 
 
 def _agg_rows(raw: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:

@@ -46,7 +46,8 @@ def read(file: InputFile) -> Reading:
         raise FileRejectedError("the table has no rows")
     runs = _as_runs(table, file.sidecar.mapped)
     tool, version = file.sidecar.tool or "generic table", file.sidecar.tool_version
-    return Reading(NAME, tool, version, as_serving_rows(runs, NAME, file.sidecar))
+    columns = {field: column.column for field, column in file.sidecar.mapped.items()}
+    return Reading(NAME, tool, version, as_serving_rows(runs, NAME, file.sidecar), columns=columns)
 
 
 def _csv(file: InputFile) -> pl.DataFrame:

@@ -79,6 +79,7 @@ class Reading:
     """What one file says: one row of ``ROW_SCHEMA`` for each data row, flagged ones included.
 
     ``agentic`` are its measured agent runs, of the shape of ``agentic.py``; they are in no other row.
+    ``columns`` are the file's own names of fields, where they are known.
     """
 
     format: str
@@ -86,6 +87,7 @@ class Reading:
     tool_version: str | None
     rows: pl.DataFrame
     agentic: pl.DataFrame | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows_read(self) -> int:
