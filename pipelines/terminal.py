@@ -71,13 +71,16 @@ def print_table(
         print_text(line)
 
 
-def print_text(text: str) -> None:
-    """Print a line of text, broken between words where the terminal ends."""
+def print_text(text: str, columns: int | None = TEXT_COLUMNS) -> None:
+    """Print a line of text, broken between words where the terminal ends; in a file at ``columns``, None: nowhere."""
     text = terminal_text(text)
+    width = terminal_columns() or columns
+    if width is None:
+        print(text)
+        return
     indent = " " * (len(text) - len(text.lstrip()))
-    width = (terminal_columns() or TEXT_COLUMNS) - len(indent)
     # an option is one word
-    lines = textwrap.wrap(text.strip(), width, subsequent_indent="  ", break_on_hyphens=False)
+    lines = textwrap.wrap(text.strip(), width - len(indent), subsequent_indent="  ", break_on_hyphens=False)
     print("\n".join(indent + line for line in lines))
 
 

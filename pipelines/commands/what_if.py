@@ -17,7 +17,6 @@ from pipelines.commands.shared_options import (
     ScenarioOption,
     WeightsOption,
 )
-from pipelines.terminal import say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,6 +75,7 @@ def what_if_command(
     from pipelines.answering.release_contents import open_contents
     from pipelines.answering.row_notes import print_notes
     from pipelines.commands.output import print_records
+    from pipelines.terminal import print_text
     from schemas.options import ScenarioChanges
     from transforms.planning.what_if import compare, follows
     from transforms.synthesis.slower import slow_tables
@@ -93,7 +93,7 @@ def what_if_command(
             _changes_in_words(before, after, follows(own, changes)),
             *_over_capacity(before, after, contents.options),
         ]
-        say(f"{slug} at {own.slug}: {', '.join(said)}")
+        print_text(f"{slug} at {own.slug}: {', '.join(said)}", columns=None)
         _print_table(comparisons)
         print_notes(_shown(comparisons), slow_tables(points))
     else:
@@ -187,7 +187,7 @@ def _shown(comparisons: "list[Comparison]") -> list[dict[str, Any]]:
 
 
 def _print_table(comparisons: "list[Comparison]") -> None:
-    from pipelines.terminal import print_table
+    from pipelines.terminal import print_table, print_text
 
     figures = _figures(comparisons)
     names = ("hardware", "", *figures, "replica", "weights", "limit")
@@ -207,9 +207,10 @@ def _print_table(comparisons: "list[Comparison]") -> None:
             if comparison.point == "operating_point" and side is not None:
                 wanted, admitted = side["sessions_wanted"], side["sessions_admitted"]
                 if admitted < wanted:
-                    say(
+                    print_text(
                         f"{comparison.hardware}: {when} the change {_number(admitted, '')} of the "
-                        f"{_number(wanted, '')} sessions wanted are admitted at the operating point; the others wait."
+                        f"{_number(wanted, '')} sessions wanted are admitted at the operating point; the others wait.",
+                        columns=None,
                     )
 
 

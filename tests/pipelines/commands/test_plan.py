@@ -236,6 +236,19 @@ def test_a_table_fits_the_terminal(lake: Path, columns: int, monkeypatch: pytest
     assert ("Not shown in so narrow a terminal" in result.stdout) is (columns < 200)
 
 
+@pytest.mark.parametrize("columns", [80, 120, 200])
+@pytest.mark.parametrize(
+    "command", ["frontier --price h200=3", "what-if --think-time-s 10 --sessions 9000 --gpus 8 --price h200=3"]
+)
+def test_a_frontier_and_a_change_fit_the_terminal(
+    lake: Path, columns: int, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    result = CliRunner().invoke(app, [*command.split(), *ARGS, "--hardware", "h200", "--lake", str(lake)])
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.stdout.splitlines())) <= columns
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "dynamo"])
 def test_a_launch(lake: Path, engine: str) -> None:
     (row,) = rows_of(lake, "--sessions", "500", "--hardware", "h200")
