@@ -73,15 +73,15 @@ def print_table(
 
 def print_text(text: str, columns: int | None = TEXT_COLUMNS) -> None:
     """Print a line of text, broken between words where the terminal ends; in a file at ``columns``, None: nowhere."""
-    text = terminal_text(text)
     width = terminal_columns() or columns
     if width is None:
-        print(text)
+        say(text)
         return
+    text = terminal_text(text)
     indent = " " * (len(text) - len(text.lstrip()))
     # an option is one word
     lines = textwrap.wrap(text.strip(), width - len(indent), subsequent_indent="  ", break_on_hyphens=False)
-    print("\n".join(indent + line for line in lines))
+    say("\n".join(indent + line for line in lines))
 
 
 def _that_fit(columns: Sequence[str], cells: list[list[str]], importance: Sequence[int], width: int) -> list[int]:
