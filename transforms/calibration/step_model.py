@@ -25,10 +25,7 @@ LEAST_DECODING: Final = 5e-4
 
 @dataclass(frozen=True)
 class Work:
-    """What the requests of some loads make a deployment do at peak rates; arrays of one entry a load.
-
-    ``second_moment`` is E[P^2] / E[P]^2 of the prefills, 1 where all are alike.
-    """
+    """What the requests of some loads make a deployment do at peak rates; arrays of one entry a load."""
 
     in_flight: Array
     later_tokens: Array  #: OSL - 1
