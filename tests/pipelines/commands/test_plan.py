@@ -83,6 +83,24 @@ def test_the_legend_explains_what_the_table_has(lake: Path) -> None:
     assert "USD: all these GPUs, 730 hours a month, busy or not." in said_of({**by_table, "usd_per_month": 1.0})
 
 
+def test_answers_of_the_roofline_stand_apart(tmp_path: Path) -> None:
+    """A table of H100 and rooflines of the rest: two tables, the second with a warning; JSON says each row's kind."""
+    folder = tmp_path / "lake"
+    table = CANDIDATES / "h100_sxm__llama-3.1-8b__isl4000_osl1000__agg.csv.gz"
+    build(BuildOptions(tables=(table,), scenarios=("code-agent",), synthesize=True, out=folder))
+    said = run(folder, "--sessions", "40", "--hardware", "h100", "--hardware", "h200").stdout
+    by_table, by_roofline = said.split(
+        "By the roofline: what peak rates allow. Do not rank these against rows by tables."
+    )
+    assert "h100-sxm" in by_table
+    assert "h200-sxm" not in by_table
+    assert "h200-sxm" in by_roofline
+    rows = json.loads(
+        run(folder, "--sessions", "40", "--hardware", "h100", "--hardware", "h200", "--format", "json").stdout
+    )
+    assert {row["hardware"]: row["kind"] for row in rows} == {"h100-sxm": "table", "h200-sxm": "roofline"}
+
+
 def test_the_nearest_values_do(lake: Path) -> None:
     """Where nothing is fast enough the options named are enough, for the hardware that named them."""
     limits = ("--max-turn-latency", "0.1", "--max-task-time", "4.5", "--min-speed", "1000")
