@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pipelines.terminal import say
+from pipelines.terminal import print_text, say
 from schemas.dtypes import KvDtype
 
 if TYPE_CHECKING:
@@ -197,6 +197,8 @@ def _print_json(
 def _as_record(
     identity: dict[str, Any], engine: "CalibratedEngine | None", refused_rows: "Sequence[Refused]"
 ) -> dict[str, Any]:
+    from transforms.calibration.parameters import beyond_peak
+
     shown = ("hardware", "model", "weight_dtype", "kv_dtype", "backend", "backend_version", "serving_mode", "tp", "dp")
     refused = [
         {"source_file": row.source_file, "source_row": row.source_row, "reason": row.reason, "detail": row.detail}
@@ -213,11 +215,13 @@ def _as_record(
         "kv_tokens": None if engine is None else engine.kv_tokens,
         "leave_one_out": left_out if engine is None else engine.leave_one_out.model_dump(),
         "cannot_tell": [] if engine is None else engine.cannot_tell,
+        "cannot_be": [] if engine is None else beyond_peak(engine.parameters),
         "next_tests": [] if engine is None else engine.next_tests,
     }
 
 
 def _print_tables(calibrations: "list[Calibration]", engines: "list[CalibratedEngine | None]") -> None:
+    from transforms.calibration.parameters import beyond_peak
 
     for calibration, engine in zip(calibrations, engines, strict=True):
         say(_title(calibration))
@@ -230,6 +234,8 @@ def _print_tables(calibrations: "list[Calibration]", engines: "list[CalibratedEn
             say("\n".join(f"  {sentence}" for sentence in engine.meaning))
             for sentence in engine.cannot_tell:
                 say(f"  cannot tell: {sentence}")
+            for sentence in beyond_peak(engine.parameters):
+                print_text(f"  cannot be: {sentence}")
             say("  load tests that would tell most of agents' turns:")
             say("\n".join(f"    {command}" for command in engine.next_tests))
         _print_refused(calibration.refused)
@@ -237,13 +243,8 @@ def _print_tables(calibrations: "list[Calibration]", engines: "list[CalibratedEn
 
 
 def _print_refused(rows: "Sequence[Refused]") -> None:
-    from pipelines.terminal import print_table
-
-    if rows:
-        print_table(
-            ("file", "row", "refused"),
-            [(row.source_file, f"{row.source_row}", f"{row.reason}: {row.detail}") for row in rows],
-        )
+    for row in rows:
+        print_text(f"  refused: {row.source_file} row {row.source_row}: {row.reason}: {row.detail}")
 
 
 def _title(calibration: "Calibration") -> str:

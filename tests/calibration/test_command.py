@@ -85,6 +85,39 @@ def test_one_row_is_not_enough(tmp_path: Path) -> None:
     assert "1 usable row, two are needed" in done.stdout
 
 
+def test_the_reason_of_a_refused_row_fits_any_terminal(tmp_path: Path) -> None:
+    write_load_tests(tmp_path / "runs", (1_000, 500))
+    first = tmp_path / "runs" / "0.json"
+    run = json.loads(first.read_text())
+    for name in ("duration", "mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms"):
+        run[name] *= 3
+    for name in ("request_throughput", "output_throughput"):
+        run[name] /= 3
+    (tmp_path / "runs" / "again.json").write_text(json.dumps(run))
+    done = CliRunner().invoke(app, ["calibrate", "--tables", str(tmp_path / "runs")], env={"COLUMNS": "60"})
+    said = " ".join(done.stdout.split())
+    assert "refused: 0.json row 1: contradicts_other_rows: runs of 1 requests in flight of one workload take" in said
+    assert "tell them apart by what differed" in said
+
+
+def test_more_than_the_peak_is_said(tmp_path: Path) -> None:
+    """Rows four times as fast, as of other GPUs than source.yaml names."""
+    command = ["calibrate", "--tables", str(tmp_path / "runs"), "--format", "json"]
+    write_load_tests(tmp_path / "runs", (1_000, 500), (6_000, 500))
+    (found,) = json.loads(CliRunner().invoke(app, command).stdout)["deployments"]
+    assert found["cannot_be"] == []
+    for path in (tmp_path / "runs").glob("*.json"):
+        run = json.loads(path.read_text())
+        for name in ("duration", "mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms"):
+            run[name] /= 4
+        for name in ("request_throughput", "output_throughput"):
+            run[name] *= 4
+        path.write_text(json.dumps(run))
+    (found,) = json.loads(CliRunner().invoke(app, command).stdout)["deployments"]
+    said = " ".join(found["cannot_be"])
+    assert "of peak bandwidth: are hardware, precisions, shape and drafts of these rows what was measured?" in said
+
+
 def test_a_file_that_is_none_of_engines_is_named(tmp_path: Path) -> None:
     (tmp_path / "engines.yaml").write_text("engines: [{parameters: {}}]")
     with pytest.raises(UserError, match="is no file of engines"):

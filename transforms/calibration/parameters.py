@@ -59,3 +59,16 @@ def values_of(logs: Array) -> dict[str, Array]:
 def in_words(logs: Array, places: Sequence[int]) -> list[str]:
     """What the parameters at these places mean, one sentence each."""
     return [PARAMETERS[NAMES[at]].sentence.format(np.exp(logs[at]) * PARAMETERS[NAMES[at]].shown) for at in places]
+
+
+def beyond_peak(parameters: Mapping[str, float]) -> list[str]:
+    """Shares of a peak rate above all of it, in sentences: no GPU does that, so the rows are of something else.
+
+    Attention is left out: its share is of the 16-bit peak, which narrower formats may exceed.
+    """
+    return [
+        f"{PARAMETERS[name].sentence.format(parameters[name] * PARAMETERS[name].shown)}: are hardware, precisions, "
+        "shape and drafts of these rows what was measured?"
+        for name in ("weight_read_fraction", "kv_read_fraction", "prefill_fraction")
+        if parameters[name] > 1.0
+    ]

@@ -73,11 +73,20 @@ def answer(
     if with_band:
         best = add_band(best, curves, question.solve, question.sought)
     unanswered = curves.points.join(best, on=list(by), how="anti")
-    without = why_not(Curves(unanswered, curves.limits, curves.scenario, curves.closed_loop), by, question.sessions)
-    if question.gpus is not None:
-        too_large = pl.col("least_gpus") > question.gpus
-        without = without.with_columns(
-            infeasible_reason=pl.when(too_large).then(pl.lit("replica_larger_than_gpus")).otherwise("infeasible_reason")
-        )
+    without = _why_not(unanswered, curves, question, by)
     without = without.with_columns(sessions=pl.lit(question.sessions, pl.Int64))
     return in_order(pl.concat([best, without], how="diagonal_relaxed"), most_sessions=most)
+
+
+def _why_not(unanswered: pl.DataFrame, curves: Curves, question: Question, by: Sequence[str]) -> pl.DataFrame:
+    """``why_not`` of groups without a plan: of the replicas that the GPUs hold, where they hold any of the group."""
+
+    def of(points: pl.DataFrame) -> pl.DataFrame:
+        return why_not(Curves(points, curves.limits, curves.scenario, curves.closed_loop), by, question.sessions)
+
+    if question.gpus is None:
+        return of(unanswered)
+    small = unanswered.filter(pl.col("gpus_per_replica") <= question.gpus)
+    too_large = of(unanswered.join(small, on=list(by), how="anti"))
+    too_large = too_large.with_columns(infeasible_reason=pl.lit("replica_larger_than_gpus"))
+    return pl.concat([of(small), too_large], how="diagonal_relaxed")

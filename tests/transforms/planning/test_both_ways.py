@@ -199,6 +199,16 @@ class TestByHand:
         assert (row["feasible"], row["infeasible_reason"]) == (False, "replica_larger_than_gpus")
         assert row["least_gpus"] == 2
 
+    def test_why_there_is_none_is_of_replicas_that_the_gpus_hold(self) -> None:
+        """One GPU cannot hold the weights, two can: what two serve is no reason for one."""
+        no_room: dict[str, object] = {"feasible": False, "infeasible_reason": "weights_do_not_fit"}
+        one = curve(BY_HAND, 8, gpus=1, least_tp_that_fits=2, **no_room)
+        points = pl.concat([one, curve(BY_HAND, 8), curve(BY_HAND, 8, hardware="b200")])
+        curves = Curves.of_points(points, Limits(), LOOP)
+        small, large = answer(curves, Question(gpus=1)).sort("hardware", descending=True).to_dicts()
+        assert (small["infeasible_reason"], small["least_tp_that_fits"]) == ("weights_do_not_fit", 2)
+        assert (large["infeasible_reason"], large["least_gpus"]) == ("replica_larger_than_gpus", 2)
+
     def test_tasks(self) -> None:
         """X = C/(R + 2): 1/3, 5/4, 7/6, 8/7 turns a second: five sessions are best, 1,125 tasks an hour a replica."""
         curves = Curves.of_points(curve(BY_HAND, 8), Limits(), LOOP)
