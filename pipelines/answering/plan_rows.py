@@ -14,7 +14,7 @@ from schemas.errors import UserError
 from schemas.scenarios import Scenario
 from schemas.suggest import did_you_mean
 from transforms.agent_points.judgement.cost import mean_per_gpu, usd_per_gpu_hour
-from transforms.agent_points.rows.columns import TURN_FIGURES
+from transforms.agent_points.rows.columns import BEYOND_MEASURED, TURN_FIGURES
 from transforms.planning.answers import COLUMNS, WATTS
 from transforms.planning.curves import Curves
 from transforms.planning.limits import Limits, Loop, needed_columns
@@ -77,8 +77,13 @@ def plan_rows(
 def _points(
     contents: ReleaseContents, catalogue: HardwareCatalogue, model: str, scenario: Scenario, asked: Asked
 ) -> pl.DataFrame:
-    """The agent points that the answer may be made of, at the prices of the catalogue."""
+    """The agent points that the answer may be made of, at the prices of the catalogue.
+
+    Loads beyond the highest measured are none of them, as they are on no frontier.
+    """
     points = points_at(contents, asked.hardware, model, scenario, asked.only.get("weight_dtype"), _NEEDED)
+    if "unmeasured_load" in points.columns:
+        points = points.filter(pl.col("unmeasured_load").ne_missing(BEYOND_MEASURED))
     for column, value in asked.only.items():
         points = _only(points, column, value, model)
     for column in needed_columns(asked.limits):

@@ -1,5 +1,6 @@
 """The walk through of docs/calibration.md: from four load tests to a plan, each command run on made results."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,3 +48,16 @@ def test_load_tests_become_a_plan_with_error_bars() -> None:
     )
     assert build(options).release is not None
     assert printed(PLAN) == PLAN.shown
+
+
+def test_no_plan_is_beyond_the_highest_measured_load() -> None:
+    """The lake of above has such points; a plan takes them as little as a frontier does."""
+    of = "from agent_points where scenario = 'code-agent' and feasible and transfer_method = 'calibrated'"
+    asked = f"select unmeasured_load is not distinct from 'beyond' as beyond, max(sessions) as most {of} group by all"
+    command = ["query", "--lake", "measured-lake", "--format", "json", asked]
+    most = {row["beyond"]: row["most"] for row in json.loads(CliRunner().invoke(app, command).stdout)}
+    assert most[True] > most[False] + 1
+    lake = ["--lake", "measured-lake", "--model", "llama-3.1-70b", "--scenario", "code-agent", "--format", "json"]
+    (row,) = json.loads(CliRunner().invoke(app, ["plan", *lake, "--gpus", "4"]).stdout)
+    assert row["sessions"] == int(most[False])
+    assert row["binding_limit"] == "table_range"
