@@ -201,8 +201,9 @@ class TestByHand:
 
     def test_why_there_is_none_is_of_replicas_that_the_gpus_hold(self) -> None:
         """One GPU cannot hold the weights, two can: what two serve is no reason for one."""
-        no_room: dict[str, object] = {"feasible": False, "infeasible_reason": "weights_do_not_fit"}
-        one = curve(BY_HAND, 8, gpus=1, least_tp_that_fits=2, **no_room)
+        one = curve(BY_HAND, 8, gpus=1, least_tp_that_fits=2).with_columns(
+            feasible=pl.lit(False), infeasible_reason=pl.lit("weights_do_not_fit")
+        )
         points = pl.concat([one, curve(BY_HAND, 8), curve(BY_HAND, 8, hardware="b200")])
         curves = Curves.of_points(points, Limits(), LOOP)
         small, large = answer(curves, Question(gpus=1)).sort("hardware", descending=True).to_dicts()
