@@ -11,7 +11,11 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    ValidationInfo,
+    field_validator,
 )
+
+Matrix = tuple[tuple[FiniteFloat, ...], ...]
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 
@@ -82,7 +86,7 @@ class CalibratedEngine(BaseModel):
     kv_tokens: PositiveFloat | None = Field(default=None, description="KV memory in tokens, as the server says it")
     parameters: dict[str, PositiveFloat]
     meaning: tuple[str, ...] = ()
-    covariance: tuple[tuple[FiniteFloat, ...], ...] = Field(description="of the logarithms, in the order of parameters")
+    covariance: Matrix = Field(description="of the logarithms, in the order of parameters")
     latency_left: NonNegativeFloat = Field(description="spread of the logarithm of latency beside the parameters'")
     ttft_left: NonNegativeFloat
     seen: SeenRange
@@ -90,6 +94,16 @@ class CalibratedEngine(BaseModel):
     cannot_tell: tuple[str, ...] = ()
     next_tests: tuple[str, ...] = ()
     refused: tuple[RefusedRow, ...] = ()
+
+    @field_validator("covariance")
+    @classmethod
+    def _is_of_parameters(cls, rows: Matrix, info: ValidationInfo) -> Matrix:
+        count = len(info.data.get("parameters", rows))
+        if len(rows) != count or any(len(row) != count for row in rows):
+            raise ValueError(f"must have {count} rows of {count} numbers, one for each of the parameters")
+        if any(row[at] < 0.0 for at, row in enumerate(rows)):
+            raise ValueError("must have no number below 0 on its diagonal, where the variances stand")
+        return rows
 
 
 class EnginesFile(BaseModel):

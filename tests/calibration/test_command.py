@@ -122,3 +122,18 @@ def test_a_file_that_is_none_of_engines_is_named(tmp_path: Path) -> None:
     (tmp_path / "engines.yaml").write_text("engines: [{parameters: {}}]")
     with pytest.raises(UserError, match="is no file of engines"):
         load_engines(tmp_path / "engines.yaml")
+
+
+def test_a_covariance_that_is_none_is_refused(tmp_path: Path) -> None:
+    write_load_tests(tmp_path / "runs", (1_000, 500))
+    out = tmp_path / "engines.yaml"
+    CliRunner().invoke(app, ["calibrate", "--tables", str(tmp_path / "runs"), "--out", str(out)])
+    (engine,) = load_engines(out).engines
+    rows = engine.covariance
+    for wrong, sentence in (
+        (rows[:-1], "must have 10 rows of 10 numbers"),
+        (((-50.0, *rows[0][1:]), *rows[1:]), "must have no number below 0 on its diagonal"),
+    ):
+        out.write_text(engines_as_text([engine.model_copy(update={"covariance": wrong})]))
+        with pytest.raises(UserError, match=sentence):
+            load_engines(out)
