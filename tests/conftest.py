@@ -21,7 +21,11 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 def pytest_configure() -> None:
-    """Before anything imports Prefect: neither the developer's server and settings nor their database."""
+    """Before anything imports Prefect: neither the developer's server and settings nor their database.
+
+    Output is as in a pipe, however wide a terminal or a test runner is.
+    """
+    os.environ.pop("COLUMNS", None)
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]
     home = tempfile.mkdtemp(prefix="agent-pareto-tests-")

@@ -83,6 +83,7 @@ def test_the_legend_explains_what_the_table_has(lake: Path) -> None:
     assert "USD: all these GPUs, 730 hours a month, busy or not." in said_of({**by_table, "usd_per_month": 1.0})
 
 
+@pytest.mark.slow
 def test_answers_of_the_roofline_stand_apart(tmp_path: Path) -> None:
     """A table of H100 and rooflines of the rest: two tables, the second with a warning; JSON says each row's kind."""
     folder = tmp_path / "lake"
