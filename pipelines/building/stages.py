@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from pipelines.building.calibrating import ENGINES_FILE, calibrate_points
+from pipelines.building.calibrating import ENGINES_FILE, calibrate_points, engine_library
 from pipelines.building.carrying import (
     CARRYING,
     Job,
@@ -190,6 +190,12 @@ def read(sources: BuildSources, threads: int | None = None) -> Prepared:
     if inputs.serving_points.is_empty():
         raise UserError(f"No row of the tables can be used; nothing was published.\n{faults_in_words(inputs)}")
     engines = sources.engines.engines
+    given = engine_library(sources.engines, sources.hardware, sources.models)
+    if options.engines is not None and not given.serve_any(inputs.serving_points):
+        raise UserError(
+            f"No engine of {options.engines} is of a deployment of these tables, so it would change nothing: hardware, "
+            "model, precisions, engine with its version, shape and setting must be the same. Nothing was published."
+        )
     if options.calibrate:
         fitted = calibrate_points(inputs.serving_points, sources.hardware, sources.models, sources.scenarios)
         engines += fitted.engines

@@ -1,6 +1,6 @@
 """The priors of engines that ship with the program, and files of engines that were calibrated."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from pipelines.reading.catalogues import SHIPPED
 from schemas.engines import CalibratedEngine, EnginePriors, EnginesFile, ModePrior
 from schemas.errors import UserError
 from schemas.sentences import explain
-from transforms.calibration.parameters import NAMES
+from transforms.calibration.parameters import NAMES, PARAMETERS, WIDEST_FACTOR
 from transforms.calibration.prior import LearntPriors
 
 PRIORS_FILE = SHIPPED / "engine_priors.yaml"
@@ -57,7 +57,7 @@ def load_engines(path: Path) -> EnginesFile:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise UserError(f"{path} is too large for a file of engines.")
-        return EnginesFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        said = EnginesFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as fault:
         raise UserError(f"{path} cannot be read: {fault.strerror}.") from fault
     except (yaml.YAMLError, UnicodeDecodeError) as fault:
@@ -65,6 +65,22 @@ def load_engines(path: Path) -> EnginesFile:
     except ValidationError as fault:
         problems = explain(fault, EnginesFile, None)
         raise UserError(f"{path} is no file of engines: {problems[0].sentence}") from fault
+    for engine in said.engines:
+        if problem := what_cannot_be(engine.parameters):
+            raise UserError(f"{path}: {problem}. Write the file anew with `agent-pareto calibrate --out FILE`.")
+    return said
+
+
+def what_cannot_be(parameters: Mapping[str, float]) -> str | None:
+    """A parameter that no fit reaches, in words: a fit stays within ``WIDEST_FACTOR`` of what is expected of an engine,
+    and that within as much of what is typical."""
+    for name, value in parameters.items():
+        typical = PARAMETERS[name].typical if name in PARAMETERS else None
+        if typical is None:
+            return f"it has a parameter `{name}`, which no engine has"
+        if abs(np.log(value / typical)) > 2 * np.log(WIDEST_FACTOR):
+            return f"{name} of {value:g} is no engine's; typical is {typical:g}"
+    return None
 
 
 def engines_as_text(engines: Sequence[CalibratedEngine]) -> str:

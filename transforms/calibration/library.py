@@ -55,6 +55,11 @@ class Engines:
         facts = deployment_facts(row, spec, self.hardware)
         return prior_engine(facts, self.priors.prior(facts.traits))
 
+    def serve_any(self, points: pl.DataFrame) -> bool:
+        """Whether an engine is of the deployment of any of these serving points."""
+        kinds = points.select(deployment_columns()).unique()
+        return any(self._said_of(row) is not None for row in kinds.iter_rows(named=True))
+
     def _said_of(self, row: Mapping[str, Any]) -> CalibratedEngine | None:
         piloted = (each for each in self.piloted if is_same_deployment(row, each.deployment, self.alike))
         own = self.calibrated.get(deployment_key({name: row[name] for name in deployment_columns()}, self.alike))
