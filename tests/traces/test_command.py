@@ -147,6 +147,7 @@ def test_paths_that_are_not_there_or_of_two_kinds(trace: Path, tmp_path: Path) -
         fit(trace, other, "--out", tmp_path / "x.yaml")
 
 
+@pytest.mark.slow
 def test_reading_takes_bounded_memory_and_shows_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty times the requests in as many sessions take no more memory than a few percent."""
     advanced = []

@@ -192,6 +192,7 @@ def test_no_fewer_replicas_do(rows: list[tuple[float, float]], wall: int, sessio
     assert found is None
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(rows=rising_curves(), wall=st.integers(1, 30), sessions=st.integers(1, 60), more=st.integers(0, 20),
        limit_s=st.floats(0.2, 10.0), tighter=st.floats(0.5, 1.0))  # fmt: skip
