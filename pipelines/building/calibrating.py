@@ -10,7 +10,7 @@ from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.engines import CalibratedEngine, EnginesFile
 from schemas.scenarios import Scenario
 from transforms.calibration.deployments import FEWEST_ROWS, calibrate, deployments
-from transforms.calibration.library import Engines
+from transforms.calibration.known_engines import Engines
 from transforms.calibration.report import in_schema, turns_of
 
 CALIBRATING = "Fitting engines to measured rows"

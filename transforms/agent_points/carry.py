@@ -25,7 +25,7 @@ from transforms.agent_points.rows.rows import Rows
 from transforms.agent_points.service import Service
 from transforms.agent_points.sessions import add_session_figures, close_loop
 from transforms.cache import constant_hit_rate, evicts
-from transforms.calibration.library import Engines
+from transforms.calibration.known_engines import Engines
 
 
 @dataclass(frozen=True)

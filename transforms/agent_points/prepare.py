@@ -34,7 +34,7 @@ from transforms.agent_points.rows.rows import Configurations, Rows
 from transforms.agent_points.selection.alternatives import Alternatives, Choice
 from transforms.agent_points.unmeasured_loads import add_unmeasured_loads
 from transforms.cache import never_misses
-from transforms.calibration.library import Engines
+from transforms.calibration.known_engines import Engines
 from transforms.configurations import CONFIGURATION_ID, curve_order, number_configurations, roofline_preset
 from transforms.numbers import Number, begins_run
 

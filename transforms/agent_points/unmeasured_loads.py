@@ -9,17 +9,17 @@ import polars as pl
 from schemas.arrays import Array
 from schemas.models import ModelSpec
 from transforms.agent_points.rows.columns import BETWEEN_MEASURED, BEYOND_MEASURED
-from transforms.calibration.deployments import deployment_columns
+from transforms.agent_points.selection.alternatives import WORKLOAD
+from transforms.calibration.deployments import deployment_columns, in_flight_requests
 from transforms.calibration.engine import Engine
 from transforms.calibration.facts import Load
-from transforms.calibration.library import Engines
+from transforms.calibration.known_engines import Engines
 from transforms.calibration.step_model import Served
 
 #: Neighbouring loads differ by this factor at most.
 STEP: Final = 1.25
 #: As many times the highest measured load.
 HIGHEST: Final = 2.0
-WORKLOAD: Final = ("isl_tokens", "osl_tokens", "prefix_tokens")
 
 
 def unmeasured_loads(measured: Array) -> dict[float, str]:
@@ -60,7 +60,7 @@ def add_unmeasured_loads(points: pl.DataFrame, spec: ModelSpec, engines: Engines
 
 def _rows_at_further_loads(rows: pl.DataFrame, engine: Engine) -> pl.DataFrame:
     """Rows of one deployment at the loads that a workload lacks."""
-    in_flight = pl.coalesce("concurrency_reported", "in_flight_requests").cast(pl.Float64)
+    in_flight = in_flight_requests()
     measured = rows.select(in_flight).to_series().to_numpy()
     kinds = dict.fromkeys(np.unique(measured).tolist(), BETWEEN_MEASURED) | unmeasured_loads(measured)
     added = []

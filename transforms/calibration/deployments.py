@@ -70,13 +70,18 @@ def deployment_columns() -> list[str]:
     return [name for name in CONFIGURATION if name not in _OF_A_RUN]
 
 
+def in_flight_requests() -> pl.Expr:
+    """Requests in flight of a replica: the load generator's slots, else throughput times latency."""
+    return pl.coalesce("concurrency_reported", "in_flight_requests").cast(pl.Float64)
+
+
 def measured_loads(rows: pl.DataFrame) -> Measured:
     """TTFT and TPOT of each row at its requests in flight."""
 
     def column(name: str) -> Array:
         return rows[name].cast(pl.Float64).to_numpy()
 
-    in_flight = rows.select(pl.coalesce("concurrency_reported", "in_flight_requests").cast(pl.Float64)).to_series()
+    in_flight = rows.select(in_flight_requests()).to_series()
     lengths = (column(name) for name in ("isl_tokens", "osl_tokens", "prefix_tokens"))
     return Measured(Load(in_flight.to_numpy(), *lengths), column("ttft_ms") / 1e3, column("tpot_ms") / 1e3)
 

@@ -9,6 +9,7 @@ from transforms.calibration.facts import Facts
 from transforms.calibration.fit import Measured
 from transforms.calibration.parameters import Array
 from transforms.calibration.step_model import Work, prefill_s, step_s
+from transforms.numbers import Number
 
 #: Two runs of one load that differ by more than this factor in latency are not runs of one deployment.
 SAME_LOAD_FACTOR: Final = 1.5
@@ -23,9 +24,13 @@ def lockstep(measured: Measured) -> npt.NDArray[np.bool_]:
     ``TPOT = step``: the test is made with what the row itself says. Two in flight at least.
     """
     load = measured.load
-    prefills_s = measured.ttft_s * 2.0 * load.in_flight / (load.in_flight + 1.0)
-    decodes_s = measured.tpot_s * np.maximum(load.output_tokens - 1.0, 0.0)
-    return np.asarray((load.in_flight >= 2.0) & (prefills_s > decodes_s))
+    later_tokens = np.maximum(load.output_tokens - 1.0, 0.0)
+    return np.asarray(prefills_outlast_decodes(load.in_flight, measured.ttft_s, measured.tpot_s, later_tokens))
+
+
+def prefills_outlast_decodes(in_flight: Number, ttft: Number, tpot: Number, later_tokens: Number) -> Number:
+    """Whether all prefills of requests that begin together take longer than an answer decodes, by TTFT and TPOT."""
+    return (in_flight >= 2.0) & (ttft * 2.0 * in_flight / (in_flight + 1.0) > tpot * later_tokens)
 
 
 def would_lockstep(work: Work, facts: Facts, p: dict[str, Array]) -> npt.NDArray[np.bool_]:

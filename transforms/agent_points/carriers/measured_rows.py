@@ -18,10 +18,12 @@ from schemas.models import ModelSpec
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import ROW_FIGURES, turn_figures
 from transforms.agent_points.rows.rows import Rows
+from transforms.calibration.deployments import in_flight_requests
 from transforms.calibration.engine import BAND_DEVIATIONS, Band, Engine
 from transforms.calibration.facts import Load
-from transforms.calibration.library import Engines
+from transforms.calibration.known_engines import Engines
 from transforms.calibration.parameters import values_of
+from transforms.calibration.refusals import prefills_outlast_decodes
 from transforms.calibration.step_model import Served, Work, serve
 from transforms.configurations import CONFIGURATION_ID
 from transforms.numbers import Number
@@ -210,11 +212,11 @@ def is_lockstep() -> pl.Expr:
     tools that state their scheduler, and of the roofline, never are.
     """
     c = pl.col
-    in_flight = pl.coalesce("concurrency_reported", "in_flight_requests").cast(pl.Float64)
-    prefills_ms = c(ROW_FIGURES["ttft_ms"]) * 2.0 * in_flight / (in_flight + 1.0)
-    decodes_ms = c(ROW_FIGURES["tpot_ms"]) * (c("osl_tokens").cast(pl.Float64) - 1.0).clip(0.0)
+    later_tokens = (c("osl_tokens").cast(pl.Float64) - 1.0).clip(0.0)
+    ttft, tpot = c(ROW_FIGURES["ttft_ms"]), c(ROW_FIGURES["tpot_ms"])
+    outlast: pl.Expr = prefills_outlast_decodes(in_flight_requests(), ttft, tpot, later_tokens)
     measured = ~c("source").is_in(["aiconfigurator", "roofline"]) & (c("serving_mode") == "agg")
-    return (measured & (in_flight >= 2.0) & (prefills_ms > decodes_ms)).fill_null(False)
+    return (measured & outlast).fill_null(False)
 
 
 def _work(engine: Engine, in_flight: Array, workload: Workload, places: Indices) -> Work:

@@ -18,7 +18,7 @@ from transforms.agent_points.carry import Setting, carry_points
 from transforms.agent_points.unmeasured_loads import add_unmeasured_loads, unmeasured_loads
 from transforms.calibration.engine import BAND_DEVIATIONS
 from transforms.calibration.fit import expected_logs
-from transforms.calibration.library import Engines, deployment_key
+from transforms.calibration.known_engines import Engines, deployment_key
 from transforms.calibration.parameters import Array, values_of
 from transforms.calibration.step_model import Work, serve
 from transforms.frontier import mark_frontiers
