@@ -303,13 +303,15 @@ class Clock:
         found["turns_per_s"] = len(done) / seconds
         found["turn_latency_s"] = sum(latency) / len(latency)
         found["ttft_s"] = sum(ttft) / len(ttft)
-        decoded = [(each[2] - each[1]) / (each[3] - 1) for each in done if each[3] > 1]
+        decoded = sorted((each[2] - each[1]) / (each[3] - 1) for each in done if each[3] > 1)
         found["tpot_s"] = sum(decoded) / max(len(decoded), 1)
         found["hit_rate"] = sum(each[4] for each in done) / max(sum(each[5] for each in done), 1)
         found["in_flight"] = sum(latency) / seconds
         for share in SHARES:
             name = f"p{round(100 * share)}"
             found[f"turn_latency_{name}_s"], found[f"ttft_{name}_s"] = quantile(latency, share), quantile(ttft, share)
+            if decoded:
+                found[f"tpot_{name}_s"] = quantile(decoded, share)
         tasks = sorted(end - begin for begin, end in self.tasks if begin > warm * 0.5)
         found["tasks"] = len(tasks)
         if len(tasks) >= 20:
