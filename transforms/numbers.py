@@ -1,7 +1,8 @@
 """The few operations that floats, NumPy arrays and Polars expressions spell differently.
 
-With these, every equation in ``transforms/equations`` is one plain function that takes any of the
-three. Mixed arguments are fine as long as at most one kind of vector is among them.
+Their names are not NumPy's, which rows of arrays use themselves. With these, every equation in
+``transforms/equations`` is one plain function that takes any of the three. Mixed arguments are fine as long as at
+most one kind of vector is among them.
 """
 
 import math
@@ -19,21 +20,21 @@ from schemas.arrays import Flags
 Number = Any
 
 
-def minimum(*values: Number) -> Number:
+def smallest(*values: Number) -> Number:
     """The smallest of the values, element by element."""
     if any(isinstance(value, pl.Expr) for value in values):
         return pl.min_horizontal(*(_as_expr(value) for value in values))
     return reduce(np.minimum, values) if _any_array(values) else min(values)
 
 
-def maximum(*values: Number) -> Number:
+def largest(*values: Number) -> Number:
     """The largest of the values, element by element."""
     if any(isinstance(value, pl.Expr) for value in values):
         return pl.max_horizontal(*(_as_expr(value) for value in values))
     return reduce(np.maximum, values) if _any_array(values) else max(values)
 
 
-def where(condition: Number, then: Number, otherwise: Number) -> Number:
+def if_else(condition: Number, then: Number, otherwise: Number) -> Number:
     """``then`` where the condition holds, else ``otherwise``, element by element."""
     if any(isinstance(value, pl.Expr) for value in (condition, then, otherwise)):
         return pl.when(_as_expr(condition)).then(_as_expr(then)).otherwise(_as_expr(otherwise))
@@ -42,35 +43,35 @@ def where(condition: Number, then: Number, otherwise: Number) -> Number:
     return then if condition else otherwise
 
 
-def ceil(value: Number) -> Number:
+def rounded_up(value: Number) -> Number:
     """The smallest whole number not below the value."""
     if isinstance(value, pl.Expr):
         return value.ceil()
     return np.ceil(value) if isinstance(value, np.ndarray) else float(math.ceil(value))
 
 
-def floor(value: Number) -> Number:
+def rounded_down(value: Number) -> Number:
     """The largest whole number not above the value."""
     if isinstance(value, pl.Expr):
         return value.floor()
     return np.floor(value) if isinstance(value, np.ndarray) else float(math.floor(value))
 
 
-def sqrt(value: Number) -> Number:
+def square_root(value: Number) -> Number:
     """The square root."""
     if isinstance(value, pl.Expr):
         return value.sqrt()
     return np.sqrt(value) if isinstance(value, np.ndarray) else math.sqrt(value)
 
 
-def log2(value: Number) -> Number:
+def log_to_base_2(value: Number) -> Number:
     """The logarithm to the base 2."""
     if isinstance(value, pl.Expr):
         return value.log(2)
     return np.log2(value) if isinstance(value, np.ndarray) else math.log2(value)
 
 
-def exp(value: Number) -> Number:
+def e_to_the(value: Number) -> Number:
     """The exponential."""
     if isinstance(value, pl.Expr):
         return value.exp()

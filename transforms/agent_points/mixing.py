@@ -6,6 +6,7 @@ All share the engine's steps; turns of a scenario differ from the mean turn in p
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from schemas.mixes import task_shares, turn_shares
@@ -16,7 +17,7 @@ from transforms.agent_points.carriers.workload import agent_workload
 from transforms.agent_points.rows.columns import PREFILL_SLOPES
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import closed_loop as loop
-from transforms.numbers import Number, maximum
+from transforms.numbers import Number
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def add_mix(rows: Rows, scenario: Scenario, spec: ModelSpec, *, aggregated: bool
             + rows["tpot_ms"] * (own.output_tokens - seen.output_tokens)
         )
         # a turn takes its own tokens at least
-        latency_ms = maximum(latency_ms, rows["tpot_ms"] * own.output_tokens)
+        latency_ms = np.maximum(latency_ms, rows["tpot_ms"] * own.output_tokens)
         figures[member.latency] = latency_ms
         there.append(member.turn_share * (latency_ms / 1e3 + member.scenario.think_time_s))
     everyone = sum(there)

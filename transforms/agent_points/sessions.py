@@ -1,11 +1,11 @@
 """The closed loop: how many sessions the replica's requests in flight belong to (model.md 5.4 and 5.5)."""
 
+import numpy as np
 import polars as pl
 
 from schemas.scenarios import Scenario
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import closed_loop as loop
-from transforms.numbers import where
 
 
 def stations() -> pl.Expr:
@@ -41,7 +41,7 @@ def add_session_figures(rows: Rows, scenario: Scenario) -> Rows:
         tasks_per_hour_per_gpu=3600 * tasks_per_s_per_gpu,
         tasks_per_s_per_gpu_step9=step9 / gpus,
         output_tokens_per_s_per_gpu=per_gpu * output,
-        decode_tokens_per_s_per_user=where(tpot > 0, 1e3 / tpot, float("nan")),
+        decode_tokens_per_s_per_user=np.where(tpot > 0, 1e3 / tpot, float("nan")),
         e2e_tokens_per_s_per_user=output / latency_s,
         sessions_per_gpu=sessions / gpus,
     )

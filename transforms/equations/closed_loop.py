@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from schemas.arrays import Array
-from transforms.numbers import Number, maximum, minimum
+from transforms.numbers import Number, largest, smallest
 
 ClosedLoop = Literal["arrival", "article"]
 #: Halvings of the range: 2^-52 of it is below the rounding of a number.
@@ -37,7 +37,7 @@ def sessions_that_fill(in_flight: Number, rho: Number, stations: Number, closed_
     """
     if closed_loop == "article":
         return stations * in_flight / rho
-    return stations * maximum(in_flight, 1.0 + (in_flight - 1.0) / rho)
+    return stations * largest(in_flight, 1.0 + (in_flight - 1.0) / rho)
 
 
 def in_flight_of_sessions(
@@ -50,7 +50,7 @@ def in_flight_of_sessions(
     if closed_loop == "article":
         return sessions * rho
     per_station = sessions / stations
-    return stations * minimum(per_station, 1.0 + (per_station - 1.0) * rho)
+    return stations * smallest(per_station, 1.0 + (per_station - 1.0) * rho)
 
 
 def turns_per_s(sessions: Number, turn_latency_s: Number, think_time_s: Number) -> Number:

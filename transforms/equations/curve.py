@@ -5,7 +5,7 @@ quadratic, solved in one place.
 """
 
 from transforms.equations.closed_loop import ClosedLoop
-from transforms.numbers import Number, maximum, minimum, sqrt, where
+from transforms.numbers import Number, if_else, largest, smallest, square_root
 
 #: Keeps a denominator that is not used from being zero.
 TINY = 1e-300
@@ -38,7 +38,7 @@ def in_flight_between(
     )
     if closed_loop == "article":
         return solved
-    return where(sessions_per_station < 1.0, sessions_per_station, solved)
+    return if_else(sessions_per_station < 1.0, sessions_per_station, solved)
 
 
 def sessions_at_wall(
@@ -62,9 +62,9 @@ def sessions_at_wall(
     slope = (latency_1_s - latency_0_s) / (sessions_1 - sessions_0)
     at_zero = latency_0_s - slope * sessions_0
     # never more than the second row: infinite limits become large ones that both are beyond
-    slots = minimum(in_flight_limit, 2.0 * sessions_1)
+    slots = smallest(in_flight_limit, 2.0 * sessions_1)
     root = _positive_root(slope, at_zero - slope * slots, slots * (at_zero + think_time_s))
-    return minimum(parked_limit, root, sessions_1)
+    return smallest(parked_limit, root, sessions_1)
 
 
 def load_of_most_turns(
@@ -82,17 +82,17 @@ def load_of_most_turns(
     slope = (latency_1_s - latency_0_s) / _not_zero(in_flight_1 - in_flight_0)
     at_zero = latency_0_s - slope * in_flight_0
     alone = at_zero + slope
-    steepness = sqrt(slope / where(alone > 0.0, alone, 1.0) * where(slope > 0.0, 1.0, 0.0))
-    at_most = think_time_s / where(steepness > 1.0, steepness - 1.0, TINY)
-    inside = (at_most - at_zero) / where(slope > 0.0, slope, 1.0)
+    steepness = square_root(slope / if_else(alone > 0.0, alone, 1.0) * if_else(slope > 0.0, 1.0, 0.0))
+    at_most = think_time_s / if_else(steepness > 1.0, steepness - 1.0, TINY)
+    inside = (at_most - at_zero) / if_else(slope > 0.0, slope, 1.0)
     falls = (slope > 0.0) & (alone <= 0.0)
     rises = (slope <= 0.0) | (steepness <= 1.0)
-    return where(falls, in_flight_0, where(rises, in_flight_1, maximum(in_flight_0, minimum(in_flight_1, inside))))
+    return if_else(falls, in_flight_0, if_else(rises, in_flight_1, largest(in_flight_0, smallest(in_flight_1, inside))))
 
 
 def share_between(value: Number, low: Number, high: Number) -> Number:
     """How far a value lies from ``low`` to ``high``: 0 at the one, 1 at the other; 0 where both are one."""
-    return where(high == low, 0.0, (value - low) / _not_zero(high - low))
+    return if_else(high == low, 0.0, (value - low) / _not_zero(high - low))
 
 
 def along(low: Number, high: Number, share: Number) -> Number:
@@ -102,15 +102,15 @@ def along(low: Number, high: Number, share: Number) -> Number:
 
 def _positive_root(square: Number, linear: Number, constant: Number) -> Number:
     """The x above 0 of ``square*x^2 + linear*x - constant = 0``; of a straight line, ``square = 0``, too."""
-    root = sqrt(maximum(linear * linear + 4.0 * square * constant, 0.0))
+    root = square_root(largest(linear * linear + 4.0 * square * constant, 0.0))
     # the same root in two forms; each is free of cancellation where it is used
-    return where(
+    return if_else(
         linear >= 0.0,
-        2.0 * constant / where(linear >= 0.0, maximum(linear + root, TINY), 1.0),
+        2.0 * constant / if_else(linear >= 0.0, largest(linear + root, TINY), 1.0),
         (root - linear) / (2.0 * _not_zero(square)),
     )
 
 
 def _not_zero(value: Number) -> Number:
     """The value, 1 where it is 0: what is divided by it is not used there."""
-    return where(value == 0.0, 1.0, value)
+    return if_else(value == 0.0, 1.0, value)

@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 
 from schemas.models import AttentionGroup
-from transforms.numbers import Number, floor, log2, maximum, minimum, sqrt
+from transforms.numbers import Number, largest, log_to_base_2, rounded_down, smallest, square_root
 
 #: vLLM aligns the tokens of a page to this many when it unifies page sizes.
 PAGE_TOKENS = 16
@@ -56,7 +56,7 @@ def kv_bytes_on_rank(
 
 def head_copies(group: AttentionGroup, tp: Number) -> Number:
     """Copies of each head over the ranks: ``tp / min(tp, kv_heads)``; each GPU holds at least one head."""
-    return tp / minimum(tp, group.kv_heads)
+    return tp / smallest(tp, group.kv_heads)
 
 
 def state_bytes(groups: Sequence[AttentionGroup], tp: Number = 1) -> Number:
@@ -79,7 +79,7 @@ def page_padding_bytes(groups: Sequence[AttentionGroup], bytes_per_element: Numb
         return 0.0
     token_bytes = [_entry_bytes(group, bytes_per_element) / group.tokens_per_entry for group in attention]
     copied = [each * head_copies(group, tp) for each, group in zip(token_bytes, attention, strict=True)]
-    page = max(group.state_bytes for group in state_layers) + PAGE_TOKENS * maximum(*copied, 0.0)
+    page = max(group.state_bytes for group in state_layers) + PAGE_TOKENS * largest(*copied, 0.0)
     padded = sum(group.layers * (page - group.state_bytes) for group in state_layers)
     return padded + page * sum(group.layers for group in attention)
 
@@ -158,7 +158,7 @@ def kv_read_bytes_per_gpu(
     groups: Sequence[AttentionGroup], tokens: Number, bytes_per_element: Number, tp: Number
 ) -> Number:
     """As ``kv_read_bytes``, on each GPU of a rank: ``/ min(tp, kv_heads)`` (Eq. 3b)."""
-    return sum(_group_read_bytes(group, tokens, bytes_per_element) / minimum(tp, group.kv_heads) for group in groups)
+    return sum(_group_read_bytes(group, tokens, bytes_per_element) / smallest(tp, group.kv_heads) for group in groups)
 
 
 def attention_pair_sum(window: Number | None, cached: Number, new: Number, *, chunked: bool = False) -> Number:
@@ -186,10 +186,10 @@ def decode_attention_flops(groups: Sequence[AttentionGroup], tokens: Number) -> 
     """
     total: Number = 0.0
     for group in groups:
-        held = tokens if group.window_tokens is None else minimum(tokens, group.window_tokens)
+        held = tokens if group.window_tokens is None else smallest(tokens, group.window_tokens)
         entries = held / group.tokens_per_entry
-        read = entries if group.attended_entries is None else minimum(entries, group.attended_entries)
-        pairs = read + minimum(tokens, group.recent_tokens)
+        read = entries if group.attended_entries is None else smallest(entries, group.attended_entries)
+        pairs = read + smallest(tokens, group.recent_tokens)
         flops = (group.decode_flops_per_pair or group.flops_per_pair) * pairs + group.index_flops_per_entry * entries
         total = total + group.layers * flops
     return total
@@ -217,13 +217,13 @@ def available_bytes_per_rank(
 
 def least_gpus_that_fit(weights_per_rank: Number, usable_per_gpu: Number) -> Number:
     """The least power of two of GPUs in a rank that leaves memory for KV beside the weights."""
-    ratio = maximum(weights_per_rank / usable_per_gpu, 0.5)
-    return 2.0 ** (floor(log2(ratio)) + 1.0)
+    ratio = largest(weights_per_rank / usable_per_gpu, 0.5)
+    return 2.0 ** (rounded_down(log_to_base_2(ratio)) + 1.0)
 
 
 def max_sessions(left_per_rank: Number, session_bytes: Number, dp: Number) -> Number:
     """``dp * floor(left_per_rank / session_bytes)``; 0 where nothing is left (Eq. 5)."""
-    return dp * floor(maximum(left_per_rank, 0.0) / session_bytes)
+    return dp * rounded_down(largest(left_per_rank, 0.0) / session_bytes)
 
 
 def sessions_p95_per_rank(left: Number, session_bytes: Number, slope_times_sd: Number) -> Number:
@@ -234,8 +234,8 @@ def sessions_p95_per_rank(left: Number, session_bytes: Number, slope_times_sd: N
     exact where KV is linear and safe elsewhere. With ``s = sqrt(n)``: ``k0*s^2 + 1.64*slope*sd*s <= left``.
     """
     spread = Z_P95 * slope_times_sd
-    root = (sqrt(spread * spread + 4.0 * session_bytes * maximum(left, 0.0)) - spread) / (2.0 * session_bytes)
-    return floor(root * root + 1e-9)  # the square of a rounded root must not lose a whole session
+    root = (square_root(spread * spread + 4.0 * session_bytes * largest(left, 0.0)) - spread) / (2.0 * session_bytes)
+    return rounded_down(root * root + 1e-9)  # the square of a rounded root must not lose a whole session
 
 
 def _entry_bytes(group: AttentionGroup, bytes_per_element: Number) -> Number:
@@ -248,21 +248,21 @@ def _is_state_only(group: AttentionGroup) -> bool:
 
 def _group_kv_bytes(group: AttentionGroup, tokens: Number, bytes_per_element: Number, paged: bool) -> Number:
     capped = group.window_tokens is not None and not paged
-    held = minimum(tokens, group.window_tokens) if capped else tokens
+    held = smallest(tokens, group.window_tokens) if capped else tokens
     layer = held / group.tokens_per_entry * _entry_bytes(group, bytes_per_element)
     if group.recent_tokens:
-        recent = minimum(tokens, group.recent_tokens)
+        recent = smallest(tokens, group.recent_tokens)
         layer = layer + recent * group.recent_elements_per_token * bytes_per_element
     return group.layers * layer
 
 
 def _group_read_bytes(group: AttentionGroup, tokens: Number, bytes_per_element: Number) -> Number:
-    held = tokens if group.window_tokens is None else minimum(tokens, group.window_tokens)
+    held = tokens if group.window_tokens is None else smallest(tokens, group.window_tokens)
     entries = held / group.tokens_per_entry
-    read = entries if group.attended_entries is None else minimum(entries, group.attended_entries)
+    read = entries if group.attended_entries is None else smallest(entries, group.attended_entries)
     layer = read * group.kv_elements_per_entry * bytes_per_element + entries * group.kv_extra_bytes_per_entry
     if group.recent_tokens:
-        recent = minimum(tokens, group.recent_tokens)
+        recent = smallest(tokens, group.recent_tokens)
         layer = layer + recent * group.recent_elements_per_token * bytes_per_element
     if _is_state_only(group):
         layer = layer + 2.0 * group.state_bytes
@@ -274,10 +274,10 @@ def _pairs_up_to(tokens: Number, window: Number | None, chunked: bool) -> Number
     if window is None:
         return tokens * tokens / 2.0
     if chunked:
-        whole = floor(tokens / window)
+        whole = rounded_down(tokens / window)
         rest = tokens - whole * window
         return whole * (window * window / 2.0) + rest * rest / 2.0
-    inside = minimum(tokens, window)
+    inside = smallest(tokens, window)
     return inside * inside / 2.0 + (tokens - inside) * window
 
 

@@ -9,7 +9,7 @@ The constants are the engines' defaults, read in their sources (vLLM 0.32 ``v1/w
 
 from typing import Final
 
-from transforms.numbers import Number, maximum, where
+from transforms.numbers import Number, if_else, largest
 
 GIB: Final = 2.0**30
 MIB: Final = 2.0**20
@@ -57,13 +57,13 @@ def vllm_step_tokens(offered_bytes: Number, is_small: Number) -> Number:
 
     ``is_small``: whether vLLM treats the GPU as a small one whatever its memory, as the A100.
     """
-    large = where(offered_bytes >= 160.0 * GIB, 16384.0, 8192.0)
-    return where((offered_bytes < 70.0 * GIB) | is_small, 2048.0, large)
+    large = if_else(offered_bytes >= 160.0 * GIB, 16384.0, 8192.0)
+    return if_else((offered_bytes < 70.0 * GIB) | is_small, 2048.0, large)
 
 
 def vllm_requests(offered_bytes: Number, is_small: Number) -> Number:
     """``max_num_seqs`` of ``vllm serve``: 1,024 from 70 GiB on, else 256."""
-    return where((offered_bytes < 70.0 * GIB) | is_small, 256.0, 1024.0)
+    return if_else((offered_bytes < 70.0 * GIB) | is_small, 256.0, 1024.0)
 
 
 def vllm_usable_bytes(
@@ -74,11 +74,11 @@ def vllm_usable_bytes(
     ``version`` is n of vLLM 0.n. The profile run is one step of ``max_num_batched_tokens`` and then a sampling of
     ``max_num_seqs`` requests: the larger of the two counts.
     """
-    sampler_bytes = where(version >= VLLM_SAMPLES_BY_KERNEL_FROM, VLLM_SAMPLER_BYTES[1], VLLM_SAMPLER_BYTES[0])
-    peak = maximum(forward, requests * vocabulary * sampler_bytes)
+    sampler_bytes = if_else(version >= VLLM_SAMPLES_BY_KERNEL_FROM, VLLM_SAMPLER_BYTES[1], VLLM_SAMPLER_BYTES[0])
+    peak = largest(forward, requests * vocabulary * sampler_bytes)
     counts_graphs = version >= VLLM_COUNTS_GRAPHS_FROM
-    graphs = where(counts_graphs, where(requests > 256.0, VLLM_GRAPH_BYTES[0], VLLM_GRAPH_BYTES[1]), 0.0)
-    utilization = where(counts_graphs, VLLM_UTILIZATION[1], VLLM_UTILIZATION[0])
+    graphs = if_else(counts_graphs, if_else(requests > 256.0, VLLM_GRAPH_BYTES[0], VLLM_GRAPH_BYTES[1]), 0.0)
+    utilization = if_else(counts_graphs, VLLM_UTILIZATION[1], VLLM_UTILIZATION[0])
     return utilization * offered_bytes - peak - graphs - _runtime(gpus, VLLM_RUNTIME_BYTES)
 
 
@@ -93,18 +93,18 @@ def sglang_static_fraction(
     """
     memory = offered_bytes / MIB
     gib = memory / 1024.0
-    chunk = where(gib < 20, 2048.0, where(gib < 60, 4096.0, where(gib < 160, 8192.0, 16384.0)))
-    few, many = tp_size < 4, where(gib < 60, 160.0, 512.0)
-    of_few = where(gib < 35, 48.0, where(gib < 60, 32.0, where(gib < 160, 256.0, 512.0)))
-    requests = where(gib < 20, 8.0, where(few, of_few, many))
-    reserved = 512.0 + 1.5 * (maximum(requests, 2048.0) if role == "decode" else chunk)
+    chunk = if_else(gib < 20, 2048.0, if_else(gib < 60, 4096.0, if_else(gib < 160, 8192.0, 16384.0)))
+    few, many = tp_size < 4, if_else(gib < 60, 160.0, 512.0)
+    of_few = if_else(gib < 35, 48.0, if_else(gib < 60, 32.0, if_else(gib < 160, 256.0, 512.0)))
+    requests = if_else(gib < 20, 8.0, if_else(few, of_few, many))
+    reserved = 512.0 + 1.5 * (largest(requests, 2048.0) if role == "decode" else chunk)
     reserved = reserved + tp_size * pp / 8.0 * 1024.0
     if role != "prefill":
-        of_ranks = requests * dp * where(requests > 300, 4.5, 3.0)
-        reserved = reserved + 2.0 * requests + where(dp > 1, of_ranks, 0.0)
+        of_ranks = requests * dp * if_else(requests > 300, 4.5, 3.0)
+        reserved = reserved + 2.0 * requests + if_else(dp > 1, of_ranks, 0.0)
     if role != "decode":
         reserved = reserved + (1.5 * 1024.0 if is_latent else 480.0)  # of 60 sizes of a chunk, 8 MiB each
-    reserved = where(gib > 60, maximum(reserved, 10.0 * 1024.0), reserved)
+    reserved = if_else(gib > 60, largest(reserved, 10.0 * 1024.0), reserved)
     return 1.0 - reserved / memory
 
 
@@ -118,7 +118,7 @@ def trtllm_usable_bytes(offered_bytes: Number, forward: Number, vocabulary: floa
 
     The largest step has ``max_num_tokens`` tokens and gives logits for ``max_batch_size`` requests.
     """
-    peak = maximum(forward, TRTLLM_MAX_REQUESTS * vocabulary * TRTLLM_SAMPLER_BYTES)
+    peak = largest(forward, TRTLLM_MAX_REQUESTS * vocabulary * TRTLLM_SAMPLER_BYTES)
     return TRTLLM_FREE_FRACTION * (offered_bytes - peak - _runtime(gpus, TRTLLM_RUNTIME_BYTES))
 
 
@@ -132,4 +132,4 @@ def server_bytes_per_rank(kv_tokens: Number, ranks: Number, session_bytes: Numbe
 
 
 def _runtime(gpus: Number, of_one_and_several: tuple[float, float]) -> Number:
-    return where(gpus > 1, of_one_and_several[1], of_one_and_several[0])
+    return if_else(gpus > 1, of_one_and_several[1], of_one_and_several[0])

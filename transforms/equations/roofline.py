@@ -3,7 +3,7 @@
 ``gpus`` is what the work is split over; times in seconds. Rates are per GPU.
 """
 
-from transforms.numbers import Number, maximum, minimum
+from transforms.numbers import Number, largest, smallest
 
 ETA_PREFILL = 0.65
 ETA_DECODE = 0.40
@@ -23,7 +23,7 @@ def weight_read_s(weight_bytes: Number, gpus: Number, hbm_bytes_per_s: Number) -
 
 def active_experts(tokens_in_step: Number, experts_per_token: Number, experts: Number) -> Number:
     """Distinct experts of a layer that a step touches, upper bound: ``min(B * K, E)`` (model.md 9)."""
-    return minimum(tokens_in_step * experts_per_token, experts)
+    return smallest(tokens_in_step * experts_per_token, experts)
 
 
 def expert_read_s(active: Number, bytes_per_expert: Number, gpus: Number, hbm_bytes_per_s: Number) -> Number:
@@ -43,7 +43,7 @@ def decode_compute_s(active_parameters: Number, tokens_in_step: Number, gpus: Nu
 
 def tpot_s(weight_s: Number, kv_s: Number, compute_s: Number) -> Number:
     """Eq. 3: ``max((t_weight + t_kv) * 1.10, t_compute) / eta_decode``."""
-    return maximum((weight_s + kv_s) * ELEMENTWISE_OVERHEAD, compute_s) / ETA_DECODE
+    return largest((weight_s + kv_s) * ELEMENTWISE_OVERHEAD, compute_s) / ETA_DECODE
 
 
 def latency_s(ttft_s: Number, tpot: Number, osl_tokens: Number) -> Number:

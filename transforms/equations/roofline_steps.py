@@ -8,7 +8,7 @@ tables that the preset is compared with. Times in seconds, per-GPU rates.
 
 from transforms.equations.roofline import ETA_PREFILL
 from transforms.equations.transfer import ATTENTION_EFFICIENCY, KV_READ_EFFICIENCY
-from transforms.numbers import Number, maximum, minimum, where
+from transforms.numbers import Number, if_else, largest, smallest
 
 #: A point-to-point message, and the floor of a kernel (AIConfigurator 0.12.0, ``p2p_latency`` and
 #: ``mem_empirical_constant_latency`` in its system files).
@@ -29,14 +29,14 @@ def distinct_experts(tokens: Number, experts_per_token: Number, experts: Number)
 
 def product_s(read_bytes: Number, flops: Number, hbm_bytes_per_s: Number, flops_per_s: Number) -> Number:
     """A matrix product on one GPU: its weights read or its FLOPs done, whatever takes longer."""
-    return maximum(read_bytes / (hbm_bytes_per_s * KV_READ_EFFICIENCY), flops / (flops_per_s * ETA_PREFILL))
+    return largest(read_bytes / (hbm_bytes_per_s * KV_READ_EFFICIENCY), flops / (flops_per_s * ETA_PREFILL))
 
 
 def decode_attention_s(
     contexts: Number, kv_bytes: Number, flops: Number, hbm_bytes_per_s: Number, flops_per_s: Number
 ) -> Number:
     """Attention of one new token of each context on one GPU: the KV read, or the FLOPs where they are more."""
-    return contexts * maximum(
+    return contexts * largest(
         kv_bytes / (hbm_bytes_per_s * KV_READ_EFFICIENCY), flops / (flops_per_s * ATTENTION_EFFICIENCY)
     )
 
@@ -49,13 +49,13 @@ def prefill_attention_s(flops: Number, flops_per_s: Number) -> Number:
 def all_reduce_s(tokens: Number, hidden: int, layers: int, gpus: Number, link_bytes_per_s: Number) -> Number:
     """Two all-reduces a layer over the GPUs of a rank, as rings; none on one GPU."""
     moved = 2.0 * (gpus - 1) / gpus * tokens * hidden * ACTIVATION_BYTES
-    return where(gpus > 1, 2.0 * layers * (MESSAGE_S + moved / link_bytes_per_s), 0.0)
+    return if_else(gpus > 1, 2.0 * layers * (MESSAGE_S + moved / link_bytes_per_s), 0.0)
 
 
 def dispatch_s(tokens: Number, hidden: int, moe_layers: int, ranks: Number, link_bytes_per_s: Number) -> Number:
     """Tokens of all ranks gathered before the experts and scattered after them; none on one rank."""
     moved = (ranks - 1) / ranks * tokens * hidden * ACTIVATION_BYTES
-    return where(ranks > 1, 2.0 * moe_layers * (MESSAGE_S + moved / link_bytes_per_s), 0.0)
+    return if_else(ranks > 1, 2.0 * moe_layers * (MESSAGE_S + moved / link_bytes_per_s), 0.0)
 
 
 def launch_s(layers: int, moe_layers: int) -> float:
@@ -68,4 +68,4 @@ def mixed_weight(batch: Number) -> Number:
 
     The same at whole numbers and continuous between them.
     """
-    return maximum(minimum(batch - 1.0, 1.0), batch - 3.0, 0.0)
+    return largest(smallest(batch - 1.0, 1.0), batch - 3.0, 0.0)

@@ -5,7 +5,7 @@ memory reads and its arithmetic; whatever else it holds (launches, collectives, 
 because it does not scale. All times in ms.
 """
 
-from transforms.numbers import Number, exp, maximum, minimum, sqrt
+from transforms.numbers import Number, e_to_the, largest, smallest, square_root
 
 #: Share of peak HBM bandwidth that reading weights reaches (AIConfigurator 0.12.0,
 #: ``mem_bw_empirical_scaling_factor`` in its system files).
@@ -47,7 +47,7 @@ def overlapped(first: Number, second: Number) -> Number:
 
     It lies between perfect overlap (the larger of the two) and none (their sum).
     """
-    return sqrt(first * first + second * second)
+    return square_root(first * first + second * second)
 
 
 def kernel_read_ms(peak_ms: Number) -> Number:
@@ -55,7 +55,7 @@ def kernel_read_ms(peak_ms: Number) -> Number:
 
     Concave: a short read does not fill the memory system, which costs a long one ``KERNEL_LOSS_MS``.
     """
-    return peak_ms / KERNEL_READ_EFFICIENCY + KERNEL_LOSS_MS * (1.0 - exp(-peak_ms / KERNEL_RAMP_MS))
+    return peak_ms / KERNEL_READ_EFFICIENCY + KERNEL_LOSS_MS * (1.0 - e_to_the(-peak_ms / KERNEL_RAMP_MS))
 
 
 def head_size_slowdown(flops_per_s: Number, head_dim: float | None) -> Number:
@@ -80,19 +80,19 @@ def attention_ms(
 
 def fixed_part_ms(linear_ms: Number, weight_read_ms: Number) -> Number:
     """``f``: the part of a prefill's linear work that does not grow with its tokens."""
-    return minimum(maximum(weight_read_ms, 0.0), FIXED_SHARE_AT_MOST * linear_ms)
+    return smallest(largest(weight_read_ms, 0.0), FIXED_SHARE_AT_MOST * linear_ms)
 
 
 def moved_decode_step_ms(t_dec_ms: Number, kv_read_before_ms: Number, kv_read_after_ms: Number) -> Number:
     """``t_dec' = t_dec + KVt(B, L') - KVt(B, L)``, never below the reading of the new contexts: at the row's own
     speed where it reads faster than physics says."""
     least = kv_read_after_ms * priced_share(t_dec_ms, kv_read_before_ms)
-    return maximum(t_dec_ms + kv_read_after_ms - kv_read_before_ms, least)
+    return largest(t_dec_ms + kv_read_after_ms - kv_read_before_ms, least)
 
 
 def priced_share(step_ms: Number, priced_ms: Number) -> Number:
     """What to multiply the physics of a step's parts with: 1, less where they exceed the whole step."""
-    return minimum(1.0, step_ms / maximum(priced_ms, 1e-12))
+    return smallest(1.0, step_ms / largest(priced_ms, 1e-12))
 
 
 def growth_ms_per_token(linear_ms: Number, fixed_ms: Number, new_tokens: Number) -> Number:

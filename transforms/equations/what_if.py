@@ -20,7 +20,7 @@ TTFT and TPOT one by one, and the first and last turn, do not follow from these 
 """
 
 from transforms.equations import closed_loop as loop
-from transforms.numbers import Number, maximum, minimum, where
+from transforms.numbers import Number, if_else, largest, smallest
 
 #: Keeps a division by the distance of two hit rates finite where they are the same.
 TINY = 1e-12
@@ -31,10 +31,10 @@ def latency_at_hit_rate(
 ) -> Number:
     """The turn latency R (any unit) at another hit rate: linear from all misses (0) through the published point to
     all hits (1)."""
-    above = all_hits + (latency - all_hits) * (1.0 - hit_rate) / maximum(1.0 - published_hit_rate, TINY)
-    below = all_misses + (latency - all_misses) * hit_rate / maximum(published_hit_rate, TINY)
-    at_published = where(hit_rate == published_hit_rate, latency, below)
-    return where(hit_rate > published_hit_rate, above, at_published)
+    above = all_hits + (latency - all_hits) * (1.0 - hit_rate) / largest(1.0 - published_hit_rate, TINY)
+    below = all_misses + (latency - all_misses) * hit_rate / largest(published_hit_rate, TINY)
+    at_published = if_else(hit_rate == published_hit_rate, latency, below)
+    return if_else(hit_rate > published_hit_rate, above, at_published)
 
 
 def rate_at_hit_rate(
@@ -76,7 +76,7 @@ def sessions_that_fit(max_parked_sessions: Number, max_in_flight_requests: Numbe
 
     A limit that a row does not have is infinite, as a float or in an array, or NULL in a column.
     """
-    return minimum(max_parked_sessions, max_in_flight_requests / rho)
+    return smallest(max_parked_sessions, max_in_flight_requests / rho)
 
 
 def figures_of_sessions(

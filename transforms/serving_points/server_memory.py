@@ -9,7 +9,7 @@ from schemas.dtypes import BYTES_PER_KV_ELEMENT, BYTES_PER_WEIGHT
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from transforms.equations.kv_memory import kv_bytes_on_rank, weights_bytes_per_rank
-from transforms.numbers import maximum
+from transforms.numbers import largest
 from transforms.serving_points.rules import Rule, flag_rows
 
 #: A figure may be so many times what is reckoned: formats and layouts of a cache differ by as much.
@@ -46,7 +46,7 @@ def _rule(gpu: Hardware, spec: ModelSpec) -> Rule:
     experts = by_format("expert_dtype", {dtype: spec.expert_bytes(dtype) for dtype in BYTES_PER_WEIGHT}).fill_null(0.0)
     memory = c("gpus_per_replica") * float(gpu.hbm_bytes)
     weights = c("dp") * weights_bytes_per_rank(linear * c("cp"), experts, c("dp"))
-    room = maximum(memory - weights, LEAST_ROOM * memory)
+    room = largest(memory - weights, LEAST_ROOM * memory)
     context = float(spec.max_context_tokens or LONG_CONTEXT)
     element = by_format("kv_dtype", dict(BYTES_PER_KV_ELEMENT))
     tp = c("tp").cast(pl.Float64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from transforms.equations import engine_steps as steps
-from transforms.numbers import Number, ceil, maximum, minimum, where
+from transforms.numbers import Number, if_else, largest, rounded_up, smallest
 
 #: Engines whose scheduler the step equations describe.
 BATCHING_BACKENDS = ("trtllm", "sglang")
@@ -79,7 +79,7 @@ def replica_rate(
 ) -> Number:
     """Requests a second of the replica from its steps; on vLLM not above B / latency. Stations: dp * pp."""
     rate = steps.requests_per_s(batch, stations, cycle.mixed, cycle.decode_only, t_mix_ms, t_dec_ms)
-    return where(serial, minimum(rate, 1e3 * stations * batch / latency_ms), rate)
+    return if_else(serial, smallest(rate, 1e3 * stations * batch / latency_ms), rate)
 
 
 def decoding_beside_prefill(
@@ -90,9 +90,9 @@ def decoding_beside_prefill(
     All that do not prefill; where every step is mixed, a cycle of n_mix steps yields OSL tokens for each of
     B requests. vLLM's batch has them all in every step.
     """
-    others = maximum(batch - ceil(prefills_per_mixed_step), 0.0)
-    share = minimum(others, batch * iterations / cycle.mixed)
-    return where(serial, others, where(cycle.decode_only <= 0, share, others))
+    others = largest(batch - rounded_up(prefills_per_mixed_step), 0.0)
+    share = smallest(others, batch * iterations / cycle.mixed)
+    return if_else(serial, others, if_else(cycle.decode_only <= 0, share, others))
 
 
 def decode_iterations(osl_tokens: Number, accepted_tokens: Number) -> Number:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from schemas.arrays import Array
-from transforms.numbers import Number, maximum, minimum
+from transforms.numbers import Number
 from transforms.spread.forms import Nodes
 from transforms.tails.waits import BUSIEST, Load
 
@@ -64,12 +64,12 @@ class FirstTokenQueue:
     def of(cls, load: Load, step_ms: Number) -> "FirstTokenQueue":
         """Each of the others' prompts takes a step: its prefill, and ``step_ms`` for those that decode beside it."""
         m1, m2, _ = load.prefill_ms
-        busy = minimum(load.arrivals_per_ms * (m1 + step_ms), BUSIEST)
+        busy = np.minimum(load.arrivals_per_ms * (m1 + step_ms), BUSIEST)
         square = m2 + step_ms * (2.0 * m1 + step_ms)
         # those that come while a prompt waits are prefilled in the same step: it waits for them too
         mean = 0.5 * load.arrivals_per_ms * square * load.stretch * (1.0 + busy)
-        least = maximum(busy, _LEAST)
-        return cls(least, maximum(mean / least, _LEAST))
+        least = np.maximum(busy, _LEAST)
+        return cls(least, np.maximum(mean / least, _LEAST))
 
 
 def ttft_percentiles(
@@ -81,7 +81,7 @@ def ttft_percentiles(
     ``P(T > t) = P(class > k) + busy * exp(-t/mean) * sum_{j<=k} share_j * exp(own_j/mean)``: t by class, of which the
     least is the percentile.
     """
-    own_ms = list(accumulate(own_ms, maximum))
+    own_ms = list(accumulate(own_ms, np.maximum))
     above = 1.0 - np.cumsum(shares)
     last = own_ms[-1]
     grown: list[Number] = []

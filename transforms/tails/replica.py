@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from transforms.equations.disaggregation import TTFT_QUEUE_FACTOR
-from transforms.numbers import Number, maximum, minimum
+from transforms.numbers import Number
 from transforms.tails.first_token import FirstTokenQueue, ttft_percentiles
 from transforms.tails.nodes import TailNodes
 from transforms.tails.waits import Load, behind_prefill_pool, scaled_to_load, waits
@@ -61,16 +61,16 @@ def disaggregated_tails(
     queue = FirstTokenQueue.of(load, 0.0)
     own = _prefills(slopes, nodes)
     mean = sum(share * each for share, each in zip(nodes.classes.shares.tolist(), own, strict=True))
-    base = maximum(ttft_ms - mean - queue.busy * queue.mean_ms, 0.0)
+    base = np.maximum(ttft_ms - mean - queue.busy * queue.mean_ms, 0.0)
     own = [base + each for each in own]
     of_first_token = ttft_percentiles(own, nodes.classes.shares, queue, tuple(SHARES.values()))
-    others = maximum(at_decode - 1.0, 0.0)
+    others = np.maximum(at_decode - 1.0, 0.0)
     varies = behind_prefill_pool((queue.busy, queue.mean_ms), load, others, decode_ms)
     return _within(varies, turn[0]), of_first_token
 
 
 def _within(wait: tuple[Number, Number], latency_ms: Number) -> tuple[Number, Number]:
-    exponential, normal = (minimum(part, most * latency_ms) for part, most in zip(wait, _MOST, strict=True))
+    exponential, normal = (np.minimum(part, most * latency_ms) for part, most in zip(wait, _MOST, strict=True))
     return exponential, normal
 
 
@@ -78,7 +78,7 @@ def _load(
     slopes: tuple[Number, Number], sessions: Number, turn: tuple[Number, Number], nodes: TailNodes
 ) -> tuple[Number, Load]:
     latency_ms, rho = turn
-    others = maximum(sessions - 1.0, 0.0)
+    others = np.maximum(sessions - 1.0, 0.0)
     return others, scaled_to_load(nodes.moments.of_prefill(*slopes), others * rho / latency_ms, rho)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from transforms.numbers import Number, maximum, minimum, sqrt, where
+from transforms.numbers import Number
 from transforms.spread.draws import lattice, normal_scores
 from transforms.spread.forms import Nodes
 
@@ -71,7 +71,7 @@ class Load:
     @property
     def share_that_decodes(self) -> Number:
         """Of a mean output token's time, what is left when prefills are taken out; a quarter at least."""
-        return maximum(1.0 - self.prefill_share, 0.25)
+        return np.maximum(1.0 - self.prefill_share, 0.25)
 
     @property
     def stretch(self) -> Number:
@@ -84,9 +84,9 @@ def scaled_to_load(prefill_ms: tuple[Number, Number, Number], arrivals_per_ms: N
     rows do whose time to first token holds a queue."""
     mean, square, cube = prefill_ms
     share = arrivals_per_ms * mean
-    factor = BUSIEST / maximum(share, BUSIEST)
+    factor = BUSIEST / np.maximum(share, BUSIEST)
     scaled = (factor * mean, factor * factor * square, factor * factor * factor * cube)
-    return Load(arrivals_per_ms, rho, scaled, minimum(share, BUSIEST))
+    return Load(arrivals_per_ms, rho, scaled, np.minimum(share, BUSIEST))
 
 
 def waits(others: Number, load: Load, decode_ms: Number) -> tuple[Number, Number]:
@@ -109,16 +109,16 @@ def behind_prefill_pool(
     has it; it varies as far as sessions pause or prefills differ."""
     busy, wait_ms = wait
     (m1, m2, _), rho = load.prefill_ms, load.rho
-    varies = minimum(1.0 - rho + 1.0 - m1 * m1 / maximum(m2, 1e-12), 1.0)
-    varies = where(varies > 1e-9, varies, 0.0)
+    varies = np.minimum(1.0 - rho + 1.0 - m1 * m1 / np.maximum(m2, 1e-12), 1.0)
+    varies = np.where(varies > 1e-9, varies, 0.0)
     mean, square = busy * wait_ms, 2.0 * busy * wait_ms * wait_ms
-    variance = varies * maximum(square - mean * mean, 0.0)
-    third = varies * maximum(
+    variance = varies * np.maximum(square - mean * mean, 0.0)
+    third = varies * np.maximum(
         6.0 * busy * wait_ms * wait_ms * wait_ms - 3.0 * mean * square + 2.0 * mean * mean * mean, 0.0
     )
-    of_decode = maximum(others * rho * (1.0 - rho), 0.0) * decode_ms * decode_ms
-    exponential = minimum((0.5 * third) ** (1.0 / 3.0), sqrt(variance))
-    return exponential, sqrt(_beyond_rounding(variance - exponential * exponential, variance) + of_decode)
+    of_decode = np.maximum(others * rho * (1.0 - rho), 0.0) * decode_ms * decode_ms
+    exponential = np.minimum((0.5 * third) ** (1.0 / 3.0), np.sqrt(variance))
+    return exponential, np.sqrt(_beyond_rounding(variance - exponential * exponential, variance) + of_decode)
 
 
 def _parts_of_sum(others: Number, rho: Number, of_one: tuple[Number, Number, Number]) -> tuple[Number, Number]:
@@ -128,20 +128,20 @@ def _parts_of_sum(others: Number, rho: Number, of_one: tuple[Number, Number, Num
     variance = others * _beyond_rounding(of_squares - chance * chance, of_squares)
     third = of_cubes - 3.0 * chance * of_squares + 2.0 * chance * chance * chance
     third = others * _beyond_rounding(third, of_cubes)
-    exponential = minimum((0.5 * third) ** (1.0 / 3.0), sqrt(variance))
-    return exponential, sqrt(_beyond_rounding(variance - exponential * exponential, variance))
+    exponential = np.minimum((0.5 * third) ** (1.0 / 3.0), np.sqrt(variance))
+    return exponential, np.sqrt(_beyond_rounding(variance - exponential * exponential, variance))
 
 
 def _beyond_rounding(difference: Number, of: Number) -> Number:
     """A difference that is not the rounding of what it is taken from, of which roots would make something; else 0."""
-    return where(difference > _ROUNDING * of, difference, 0.0)
+    return np.where(difference > _ROUNDING * of, difference, 0.0)
 
 
 def over_turns(exponential: Number, normal: Number, turns: float) -> tuple[Number, Number]:
     """The same of a sum over so many turns, whose waits do not depend on each other."""
     of_sum = turns ** (1.0 / 3.0) * exponential
     variance = turns * (exponential * exponential + normal * normal)
-    return of_sum, sqrt(_beyond_rounding(variance - of_sum * of_sum, variance))
+    return of_sum, np.sqrt(_beyond_rounding(variance - of_sum * of_sum, variance))
 
 
 def with_waits(nodes: Nodes) -> Nodes:

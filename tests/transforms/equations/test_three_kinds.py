@@ -302,9 +302,9 @@ def test_one_vector_among_floats(case: Case) -> None:
 
 def test_the_helpers_take_mixed_arguments() -> None:
     values = np.array([1.0, 5.0])
-    assert numbers.minimum(3.0, values, 4.0).tolist() == [1.0, 3.0]
-    assert numbers.maximum(values, 3.0).tolist() == [3.0, 5.0]
-    assert numbers.where(values > 2, values, 0.0).tolist() == [0.0, 5.0]
+    assert numbers.smallest(3.0, values, 4.0).tolist() == [1.0, 3.0]
+    assert numbers.largest(values, 3.0).tolist() == [3.0, 5.0]
+    assert numbers.if_else(values > 2, values, 0.0).tolist() == [0.0, 5.0]
     frame = pl.DataFrame({"x": [1.0, 5.0]})
-    assert frame.select(numbers.minimum(3.0, pl.col("x"))).to_series().to_list() == [1.0, 3.0]
-    assert frame.select(numbers.where(pl.col("x") > 2, 9.0, pl.col("x"))).to_series().to_list() == [1.0, 9.0]
+    assert frame.select(numbers.smallest(3.0, pl.col("x"))).to_series().to_list() == [1.0, 3.0]
+    assert frame.select(numbers.if_else(pl.col("x") > 2, 9.0, pl.col("x"))).to_series().to_list() == [1.0, 9.0]

@@ -21,7 +21,7 @@ from transforms.configurations import CONFIGURATION_ID
 from transforms.equations import engine_steps as steps
 from transforms.equations.kv_memory import attention_flops
 from transforms.equations.transfer import moved_decode_step_ms, priced_share
-from transforms.numbers import Number, maximum, where
+from transforms.numbers import Number
 from transforms.serving_points.step_times import (
     Cycle,
     cycle_of,
@@ -88,14 +88,14 @@ class EngineSteps:
         mean, first, last = workload.of_each_turn(prefill_ms)
         mixed = mean + decoding.attention_beside_prefill_ms
         # a mixed step decodes too: not below a decode step, unless the row's own is
-        t_mix = where(self._mixed_is_longer, maximum(mixed, t_dec), mixed)
+        t_mix = np.where(self._mixed_is_longer, np.maximum(mixed, t_dec), mixed)
         ttft = steps.ttft(t_mix, cycle.queue_factor, cycle.dispatch_ms)
         tpot = steps.tpot(t_mix, t_dec, cycle.tpot_mixed, cycle.decode_only) / rows["accepted_tokens"]
-        shortest = maximum(t_dec, 0.0)
+        shortest = np.maximum(t_dec, 0.0)
         figures = turn_figures(
             ttft,
-            maximum(ttft + (first - mean) / together, shortest),
-            maximum(ttft + (last - mean) / together, shortest),
+            np.maximum(ttft + (first - mean) / together, shortest),
+            np.maximum(ttft + (last - mean) / together, shortest),
             tpot,
             workload.output_tokens,
         )

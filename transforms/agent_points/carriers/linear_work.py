@@ -12,7 +12,7 @@ import polars as pl
 
 from schemas.arrays import Array, Flags, Indices
 from transforms.equations.transfer import fixed_part_ms, growth_ms_per_token
-from transforms.numbers import Number, maximum, where
+from transforms.numbers import Number, if_else, largest
 
 #: Two samples make a line if the higher has so many times the tokens of the lower.
 FAR_APART = 1.2
@@ -97,7 +97,7 @@ def _pieces(
 
 def moved_linear_ms(linear_ms: Number, curve_before_ms: Number, curve_after_ms: Number) -> Number:
     """A row's linear work moved along its deployment's curve: its own distance from the curve is kept."""
-    return where(linear_ms > 0, linear_ms * curve_after_ms / curve_before_ms, 0.0)
+    return if_else(linear_ms > 0, linear_ms * curve_after_ms / curve_before_ms, 0.0)
 
 
 def _fixed_at_sample(of: str) -> Number:
@@ -109,4 +109,4 @@ def _fixed_at_sample(of: str) -> Number:
     slope = (c("_ms") - lower_ms) / (c("_tokens") - lower_tokens)
     far_apart = c("_tokens") >= FAR_APART * lower_tokens
     of_line = pl.when(far_apart).then(c("_ms") - slope * c("_tokens")).fill_null(0.0)
-    return fixed_part_ms(c("_ms"), (c("_weight_read") + maximum(c("_weight_read"), of_line)) / 2)
+    return fixed_part_ms(c("_ms"), (c("_weight_read") + largest(c("_weight_read"), of_line)) / 2)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import polars as pl
 
 from schemas.arrays import Flags, Indices
@@ -17,7 +18,7 @@ from transforms.agent_points.rows.rows import Rows
 from transforms.equations import disaggregation as pools
 from transforms.equations.kv_memory import attention_flops, kv_bytes
 from transforms.equations.transfer import moved_decode_step_ms, priced_share
-from transforms.numbers import Number, maximum, where
+from transforms.numbers import Number
 
 #: What makes two workers of a pool alike.
 _PREFILL_WORKER = ("prefill_tp", "prefill_pp", "prefill_dp", "prefill_cp", "prefill_moe_tp", "prefill_moe_ep")
@@ -119,7 +120,7 @@ class PoolSteps:
 
     def _ttft_ms(self, turn: Prefill, prefill_ms: Number, prefill_gpu: Gpu) -> Number:
         rows = self.rows
-        more_tokens = maximum(turn.new_tokens - (rows["isl_tokens"] - rows["prefix_tokens"]), 0.0)
+        more_tokens = np.maximum(turn.new_tokens - (rows["isl_tokens"] - rows["prefix_tokens"]), 0.0)
         moved = kv_bytes(self.spec.attention, more_tokens, rows["_kv_element_bytes"])
         handover = pools.handover_ms(moved, rows["prefill_tp"], link_bytes_per_s(rows, prefill_gpu))
         return prefill_ms * pools.TTFT_QUEUE_FACTOR + handover
@@ -159,4 +160,4 @@ def _with_parts(rows: Rows, spec: ModelSpec) -> Rows:
 
 def link_bytes_per_s(rows: Rows, gpu: Gpu) -> Number:
     """The link between the pools: the scale-up network where the replica fits it, else the one between nodes."""
-    return where(rows["gpus_per_replica"] <= gpu.scale_up_gpus, gpu.scale_up_bytes_per_s, gpu.scale_out_bytes_per_s)
+    return np.where(rows["gpus_per_replica"] <= gpu.scale_up_gpus, gpu.scale_up_bytes_per_s, gpu.scale_out_bytes_per_s)

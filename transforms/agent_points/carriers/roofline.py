@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from schemas.arrays import Flags, Indices
 from schemas.models import ModelSpec
 from transforms.agent_points.carriers.roofline_replica import RooflineReplica
@@ -14,7 +16,7 @@ from transforms.agent_points.rows.rows import Rows
 from transforms.equations import engine_steps, roofline
 from transforms.equations import roofline_steps as steps
 from transforms.equations.kv_memory import decode_attention_flops
-from transforms.numbers import Number, maximum
+from transforms.numbers import Number
 
 
 @dataclass(frozen=True)
@@ -139,9 +141,9 @@ def _calibrated_times(replica: RooflineReplica, batch: Number, workload: Workloa
     """Mixed steps of one prefill beside everybody's decode, and decode-only steps, by the step equations."""
     t_dec = _step_s(replica, batch, None, workload, spec)
     t_mix, first, last = workload.of_each_turn(
-        lambda prefill: maximum(_step_s(replica, maximum(batch - 1.0, 0.0), prefill, workload, spec), t_dec)
+        lambda prefill: np.maximum(_step_s(replica, np.maximum(batch - 1.0, 0.0), prefill, workload, spec), t_dec)
     )
-    n_mix = maximum(batch, 1.0)
+    n_mix = np.maximum(batch, 1.0)
     n_dec = engine_steps.decode_only_steps(n_mix, workload.output_tokens)
     q = engine_steps.ttft_queue_factor(False, batch, n_mix)
     tpot = engine_steps.tpot(t_mix, t_dec, steps.mixed_weight(batch), n_dec)

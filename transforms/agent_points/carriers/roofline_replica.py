@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal, Self
 
+import numpy as np
+
 from schemas.models import ModelSpec
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations.kv_memory import kv_read_bytes_per_gpu
-from transforms.numbers import Number, where
+from transforms.numbers import Number
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class RooflineReplica:
             expert_flops_per_s=gpu.expert_flops_per_s,
             attention_flops_per_s=gpu.bf16_flops_per_s,
             hbm_bytes_per_s=gpu.hbm_bandwidth_bytes_per_s,
-            link_bytes_per_s=where(
+            link_bytes_per_s=np.where(
                 rows["gpus_per_replica"] <= gpu.scale_up_gpus, gpu.scale_up_bytes_per_s, gpu.scale_out_bytes_per_s
             ),
         )

@@ -4,13 +4,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
+
 from schemas.models import AttentionGroup, ModelSpec
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import transfer
 from transforms.equations.kv_memory import kv_read_bytes_per_gpu
 from transforms.equations.roofline_steps import distinct_experts
-from transforms.numbers import Number, where
+from transforms.numbers import Number
 
 #: Rotary part of the keys of every MLA model so far; decode FLOPs are 2 * heads * (2 * latent + rope).
 MLA_ROPE_DIM = 64
@@ -51,13 +53,13 @@ class StepParts:
         if group.decode_flops_per_pair is not None:
             flops = contexts * tokens * group.decode_flops_per_pair
             # the latent is multiplied in the format that it is cached in
-            peak = where(self.rows["_kv_is_fp8"], self.gpu.fp8_flops_per_s, self.gpu.bf16_flops_per_s)
+            peak = np.where(self.rows["_kv_is_fp8"], self.gpu.fp8_flops_per_s, self.gpu.bf16_flops_per_s)
             compute_ms = transfer.attention_ms(flops, self.tp, peak)
             # as a read that would take as long
             read_ms = transfer.overlapped(read_ms, compute_ms * transfer.KERNEL_READ_EFFICIENCY)
         if group.kind == "mla":
             converted_ms = 1e3 * contexts * in_layer / transfer.FP8_LATENT_BYTES_PER_S
-            read_ms = where(self.rows["_converts_latent"], converted_ms * transfer.KERNEL_READ_EFFICIENCY, read_ms)
+            read_ms = np.where(self.rows["_converts_latent"], converted_ms * transfer.KERNEL_READ_EFFICIENCY, read_ms)
         return group.layers * transfer.kernel_read_ms(read_ms)
 
     def prefill_attention_ms(self, requests: Number, flops: Number) -> Number:

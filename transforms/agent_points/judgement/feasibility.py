@@ -12,7 +12,7 @@ from transforms.agent_points.curve.curves import Curves
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.labels import LABELS, code
 from transforms.agent_points.rows.rows import Rows
-from transforms.numbers import maximum, where
+from transforms.numbers import if_else, largest
 from transforms.serving_points.peaks import PEAK_TOLERANCE, least_flops_per_s
 
 #: A figure on the wall itself must not fall over it by rounding.
@@ -32,8 +32,8 @@ def judge_points(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Mappi
     gpus, sessions, holds = rows["gpus_per_replica"], rows["sessions"], rows["max_sessions"]
     of = rows.configurations
     prefill_gpu, decode_gpu = Gpu.of_rows(of.rows, "prefill"), Gpu.of_rows(of.rows, "decode")
-    card = of.to_rows(maximum(prefill_gpu.hbm_bytes, decode_gpu.hbm_bytes))
-    fastest = of.to_rows(maximum(prefill_gpu.fastest_flops_per_s, decode_gpu.fastest_flops_per_s))
+    card = of.to_rows(largest(prefill_gpu.hbm_bytes, decode_gpu.hbm_bytes))
+    fastest = of.to_rows(largest(prefill_gpu.fastest_flops_per_s, decode_gpu.fastest_flops_per_s))
     longest = math.inf if spec.max_context_tokens is None else spec.max_context_tokens
     tokens = rows["prefill_tokens_per_turn"] + scenario.output_tokens_per_turn - 1
     flops_per_s = least_flops_per_s(spec, tokens, rows["turns_per_s_per_gpu"])
@@ -53,11 +53,11 @@ def judge_points(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Mappi
         np.copyto(reason, np.int8(code("infeasible_reason", text)), where=hit)
     # of a cluster's GPUs, those that whole replicas take
     share = np.nan if options.cluster_gpus is None else replicas * gpus / options.cluster_gpus
-    share = where(replicas > 0, share, np.nan)
+    share = if_else(replicas > 0, share, np.nan)
     return rows.with_figures(
         cluster_replicas=replicas,
         infeasible_reason=reason,
-        kv_utilization_fraction=where(holds > 0, sessions / holds, np.nan),
+        kv_utilization_fraction=if_else(holds > 0, sessions / holds, np.nan),
         feasible=reason == 0,
         turns_per_s_per_cluster_gpu=rows["turns_per_s_per_gpu"] * share,
         tasks_per_hour_per_cluster_gpu=rows["tasks_per_hour_per_gpu"] * share,

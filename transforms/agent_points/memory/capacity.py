@@ -18,7 +18,7 @@ from transforms.agent_points.memory.pool_memory import PoolRanks, available_on_r
 from transforms.agent_points.rows.labels import code
 from transforms.agent_points.rows.rows import Configurations, Rows
 from transforms.cache import evicts
-from transforms.numbers import Number, floor, maximum, minimum, where
+from transforms.numbers import Number
 
 CONTEXTS = ("mean", "p95", "peak")
 
@@ -40,7 +40,7 @@ def _aggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Mappin
     parked = rows["sessions"] if resident or evicting else rows["in_flight_requests"]
     taken = parked * rows["kv_bytes_per_session_mean"] + rows["_shared_bytes"]
     if evicting:
-        taken = minimum(taken, maximum(rows["kv_bytes_available"], 0.0))
+        taken = np.minimum(taken, np.maximum(rows["kv_bytes_available"], 0.0))
     rows = rows.with_figures(
         _in_flight_slots=np.nan if resident and not evicting else rows[f"_fit_{options.kv_context}"],
         kv_bytes_per_gpu=taken / rows["gpus_per_replica"],
@@ -55,17 +55,17 @@ def _disaggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Map
     parked, decode = pools[options.parked_kv], pools["decode"]
     other = pools["decode" if options.parked_kv == "prefill" else "prefill"]
     on_decode = session_bytes(of.rows, scenario, spec, decode, options)
-    slots_left = maximum(available_on_rank(of.rows, scenario, spec, decode, options) - on_decode.shared, 0.0)
+    slots_left = np.maximum(available_on_rank(of.rows, scenario, spec, decode, options) - on_decode.shared, 0.0)
     memory = pool_memory(of.rows, scenario, spec, parked, options)
     # the pool that does not park must hold its own weights too
     memory["_weights_fit"] &= available_on_rank(of.rows, scenario, spec, other, options) > 0
-    memory["_in_flight_slots"] = decode.ranks * floor(slots_left / on_decode.peak)
+    memory["_in_flight_slots"] = decode.ranks * np.floor(slots_left / on_decode.peak)
     rows = _with(rows, of, memory)
     evicting = evicts(scenario, options)
     parked_sessions = rows["sessions"] if options.idle_kv == "resident" or evicting else 0.0
     taken = parked_sessions * rows["kv_bytes_per_session_mean"]
     if evicting:
-        taken = minimum(taken, maximum(rows["kv_bytes_available"], 0.0))
+        taken = np.minimum(taken, np.maximum(rows["kv_bytes_available"], 0.0))
     taken = taken + rows["in_flight_requests"] * of.to_rows(on_decode.mean)
     rows = rows.with_figures(kv_bytes_per_gpu=(taken + rows["_shared_bytes"]) / rows["gpus_per_replica"])
     parking_gpus = of.to_rows(parked.gpus * parked.ranks)
@@ -96,14 +96,14 @@ def _with_limits(
     limit, slots = parked[options.kv_context], rows["_in_flight_slots"]
     figures = {
         "_parked_limit": limit,
-        "max_parked_sessions": where(np.isfinite(limit), limit, np.nan),
+        "max_parked_sessions": np.where(np.isfinite(limit), limit, np.nan),
         "max_in_flight_requests": slots,
     }
     least: Mapping[str, Number] = parked
     binding: Number = parks
     if np.ndim(slots):  # what is in flight has a limit of its own
         in_flight = slots / rows["activity_fraction"]
-        least = {context: minimum(sessions, in_flight) for context, sessions in parked.items()}
+        least = {context: np.minimum(sessions, in_flight) for context, sessions in parked.items()}
         serves = code("binding_limit", in_flight_limit)
         binding = np.where(limit <= in_flight, np.int8(parks), np.int8(serves))
     figures |= {f"max_sessions_{context}_context": sessions for context, sessions in least.items()}
@@ -117,4 +117,4 @@ def _parked(rows: Rows, context: str, parking_gpus: Number, options: MappingOpti
     if options.idle_kv == "dropped":
         return np.inf
     bytes_ = rows["kv_bytes_per_session_peak" if context == "peak" else "kv_bytes_per_session_mean"]
-    return floor(parking_gpus * options.host_memory_bytes_per_gpu / bytes_)
+    return np.floor(parking_gpus * options.host_memory_bytes_per_gpu / bytes_)

@@ -30,7 +30,7 @@ from transforms.cache import (
 )
 from transforms.equations import closed_loop as loop
 from transforms.equations.kv_memory import session_bytes_on_rank
-from transforms.numbers import Number, maximum
+from transforms.numbers import Number
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def evicting_memory(
     """The memory that keeps the prefixes of rows of one serving mode: that of the pool that parks idle KV."""
     pool = PoolRanks.aggregated(rows) if aggregated else PoolRanks.disaggregated(rows, options.parked_kv)
     shared = session_bytes(rows, scenario, spec, pool, options).shared
-    left = maximum(available_on_rank(rows, scenario, spec, pool, options) - shared, 0.0)
+    left = np.maximum(available_on_rank(rows, scenario, spec, pool, options) - shared, 0.0)
     model, most = evicting_model(scenario)
     kinds, shape_of = np.unique(np.stack([rows["_kv_element_bytes"], pool.tp]), axis=1, return_inverse=True)
     paged = options.kv_layout == "paged"

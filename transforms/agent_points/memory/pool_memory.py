@@ -17,7 +17,7 @@ from transforms.agent_points.rows.rows import Rows
 from transforms.equations import kv_memory as kv
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_room import server_bytes_per_rank
-from transforms.numbers import Number, maximum, where
+from transforms.numbers import Number
 
 #: Private figures of ``pool_memory``.
 POOL_FIGURES = ("_shared_bytes", "_weights_fit", "_fit_mean", "_fit_p95", "_fit_peak")
@@ -151,7 +151,7 @@ def available_on_rank(
     each = [member.scenario.mean_context_tokens for member in members(scenario)]
     held = [kv.session_bytes_on_rank(spec.attention, tokens, element, pool.tp, paged=paged) for tokens in each]
     session = mean_over_sessions(rows, scenario, held), mean_over_sessions(rows, scenario, each)
-    return where(is_stated, server_bytes_per_rank(stated, pool.ranks, *session), reckoned)
+    return np.where(is_stated, server_bytes_per_rank(stated, pool.ranks, *session), reckoned)
 
 
 def room_source(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
@@ -170,12 +170,12 @@ def pool_memory(
     """Bytes of a session and bytes for KV, and the sessions that fit (``_fit_mean``, ``_p95``, ``_peak``)."""
     bytes_ = session_bytes(rows, scenario, spec, pool, options)
     available = available_on_rank(rows, scenario, spec, pool, options)
-    left = maximum(available - bytes_.shared, 0.0)
+    left = np.maximum(available - bytes_.shared, 0.0)
     spread = bytes_.slope * turn_profile(scenario).context_sd
     fits = available > 0
     least = np.full(len(rows), np.nan)
     if not fits.all():
-        least = where(fits, np.nan, _least_gpus(rows, pool, options))
+        least = np.where(fits, np.nan, _least_gpus(rows, pool, options))
     return {
         "kv_bytes_per_session_mean": bytes_.mean,
         "kv_bytes_per_session_peak": bytes_.peak,

@@ -14,7 +14,7 @@ from transforms.agent_points.selection.twins import Twins
 from transforms.cache import never_misses
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations.context import turn_profile
-from transforms.numbers import Number, begins_run, where
+from transforms.numbers import Number, begins_run
 
 #: Tables state whole tokens.
 TOKEN_TOLERANCE = 0.5
@@ -132,7 +132,7 @@ def direct_figures(rows: Rows, misses: Rows, output_tokens: float, hit_rate: Num
     """
 
     def mixed(hit: Number, miss: Number) -> Number:
-        return where(hit == miss, hit, hit_rate * hit + (1 - hit_rate) * miss)
+        return np.where(hit == miss, hit, hit_rate * hit + (1 - hit_rate) * miss)
 
     ttft, tpot = (mixed(rows[name], misses[name]) for name in ("row_ttft_ms", "row_tpot_ms"))
     latency = ttft + tpot * (output_tokens - 1)
