@@ -17,7 +17,7 @@ from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.carry import Setting, carry_points
-from transforms.agent_points.judgement.evidence import batch_range
+from transforms.agent_points.judgement.expected_errors import batch_range
 from transforms.configurations import CONFIGURATION
 
 #: Figure of a turn -> (column of the mapped point, column of the reference row).

@@ -26,8 +26,7 @@ from transforms.agent_points.carriers.roofline_pools import RooflinePools
 from transforms.agent_points.carriers.workload import agent_workload
 from transforms.agent_points.carry import Setting, carry_points
 from transforms.agent_points.prepare import Carrier, prepare_points
-from transforms.agent_points.rows.labels import code
-from transforms.agent_points.rows.rows import Rows
+from transforms.agent_points.rows.rows import Rows, code
 from transforms.evaluation import FIGURES, PARTNER, Carry, Pairing, compare_points
 
 SHARED = Path(os.environ.get("AGENT_PARETO_SHARED", Path(__file__).parents[3] / "shared"))

@@ -9,9 +9,8 @@ from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_mod
 from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
 from schemas.models import ModelSpec
-from transforms.agent_points.carriers.roofline import TurnTimes, turn_times
+from transforms.agent_points.carriers.roofline import RooflineReplica, TurnTimes, turn_times
 from transforms.agent_points.carriers.roofline_pools import pool_times
-from transforms.agent_points.carriers.roofline_replica import RooflineReplica
 from transforms.agent_points.carriers.workload import Workload, table_workload
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.lookups import add_private_columns

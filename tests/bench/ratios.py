@@ -19,7 +19,7 @@ from tests.bench.references.plain import InPandas, OneByOne
 from tests.bench.targets import compare
 from transforms.agent_points.carry import Setting, carry_prepared
 from transforms.agent_points.prepare import prepare_points
-from transforms.agent_points.rows.labels import code
+from transforms.agent_points.rows.rows import code
 from transforms.configurations import in_curve_order
 from transforms.frontier import mark_frontiers
 

@@ -9,12 +9,10 @@ from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.curve.kv_wall import wall_points
-from transforms.agent_points.hit_rates import add_turns, add_turns_that_evict
-from transforms.agent_points.judgement.bands import add_bands, add_deviations
+from transforms.agent_points.curve.kv_wall import name_curve_limits, wall_points
 from transforms.agent_points.judgement.cost import add_cost
-from transforms.agent_points.judgement.evidence import add_evidence
-from transforms.agent_points.judgement.feasibility import judge_points, name_curve_limits
+from transforms.agent_points.judgement.evidence import add_bands, add_deviations, add_evidence
+from transforms.agent_points.judgement.feasibility import judge_points
 from transforms.agent_points.memory.capacity import add_capacity
 from transforms.agent_points.memory.idle_kv import add_reload
 from transforms.agent_points.memory.pool_memory import POOL_FIGURES
@@ -22,7 +20,7 @@ from transforms.agent_points.mixing import add_mix
 from transforms.agent_points.percentiles import Spread, add_percentiles, add_prefill_slopes
 from transforms.agent_points.prepare import PreparedPoints, RowGroup, prepare_points
 from transforms.agent_points.rows.rows import Rows
-from transforms.agent_points.service import Service
+from transforms.agent_points.service import Service, add_turns, add_turns_that_evict
 from transforms.agent_points.sessions import add_session_figures, close_loop
 from transforms.cache import constant_hit_rate, evicts
 from transforms.calibration.known_engines import Engines

@@ -21,8 +21,15 @@ from transforms.equations.kv_memory import attention_flops, kv_read_bytes_per_gp
 from transforms.equations.transfer import KV_READ_EFFICIENCY
 from transforms.numbers import Number
 from transforms.spread.forms import percentiles
-from transforms.tails.nodes import TailNodes, tail_nodes
-from transforms.tails.replica import LEAST_SHARE, SHARES, Tails, aggregated_tails, disaggregated_tails
+from transforms.tails.replica import (
+    LEAST_SHARE,
+    SHARES,
+    TailNodes,
+    Tails,
+    aggregated_tails,
+    disaggregated_tails,
+    tail_nodes,
+)
 from transforms.tails.waits import over_turns
 
 #: Hit rates that rows are told apart by: mostly within a twentieth of their misses, round numbers among them.

@@ -26,8 +26,8 @@ from transforms.agent_points.carriers.ratio import RatioRows
 from transforms.agent_points.carriers.roofline import RooflineRows
 from transforms.agent_points.carriers.roofline_pools import RooflinePools
 from transforms.agent_points.carriers.workload import Prefill, Workload
-from transforms.agent_points.curve.curves import Curves
-from transforms.agent_points.judgement.evidence import batch_range_number
+from transforms.agent_points.curve.kv_wall import Curves
+from transforms.agent_points.judgement.expected_errors import batch_range_number
 from transforms.agent_points.rows.columns import ROW_FIGURES
 from transforms.agent_points.rows.lookups import Lookups, add_private_columns
 from transforms.agent_points.rows.rows import Configurations, Rows

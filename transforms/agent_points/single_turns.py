@@ -17,12 +17,11 @@ from schemas.arrays import Array
 from schemas.models import AttentionGroup
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.carriers.workload import Prefill, agent_turns
+from transforms.agent_points.carriers.workload import Prefill, agent_turns, flops_of_turns
 from transforms.agent_points.prepare import PreparedPoints, RowGroup
 from transforms.agent_points.rows.rows import as_array
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import session_bytes_on_rank
-from transforms.spread.turn_flops import flops_of_turns
 
 #: What a row has at the turns evaluated: turn latency less that of the mean turn, in ms.
 ON_HIT: Final = ("hit_first_ms", "hit_second_ms", "hit_last_ms")

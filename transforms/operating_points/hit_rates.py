@@ -9,10 +9,10 @@ import polars.selectors as cs
 
 from schemas.arrays import Array
 from transforms.agent_points.carry import Setting
-from transforms.agent_points.hit_rates import NODE_FIGURES, NODES, node_name
 from transforms.agent_points.memory.eviction import cache_figures, evicting_memory
 from transforms.agent_points.memory.idle_kv import add_reload
 from transforms.agent_points.rows.rows import Rows
+from transforms.agent_points.service import NODE_FIGURES, NODES, node_name
 from transforms.agent_points.sessions import close_loop
 from transforms.cache import CacheOutcome, OverHitRates, evicting_model
 from transforms.configurations import SCHEDULE_ID

@@ -6,8 +6,7 @@ import polars as pl
 from schemas.arrays import Array
 from schemas.frames import empty_frame, in_columns_of
 from schemas.models import ModelSpec
-from transforms.agent_points.carriers.roofline import turn_times
-from transforms.agent_points.carriers.roofline_replica import RooflineReplica
+from transforms.agent_points.carriers.roofline import RooflineReplica, turn_times
 from transforms.agent_points.carriers.workload import AgentTurns, agent_turns
 from transforms.agent_points.carry import Setting, complete_points
 from transforms.agent_points.curve.between import (

@@ -1,5 +1,7 @@
-"""Points and quantile functions of the quadrature: nothing here is drawn at random."""
+"""Points and quantile functions of the quadrature, and what tasks of a scenario draw at these points, the same on every
+model. Nothing here is drawn at random."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Final
@@ -7,8 +9,9 @@ from typing import Final
 import numpy as np
 
 from schemas.arrays import Array
-from schemas.distribution_nodes import nodes_of
-from schemas.distributions import Distribution
+from schemas.distribution_nodes import nodes_of, scaled_nodes, whole_nodes
+from schemas.distributions import Distribution, Distributions
+from schemas.scenarios import Scenario
 
 #: Nodes that stand for a distribution while it is added to itself.
 _NODES: Final = 192
@@ -137,3 +140,49 @@ def binomial_quantiles(counts: Array, chance: float, shares: Array) -> Array:
         chance_of_count = chance_of_count * (left - count) / (count + 1) * chance / (1 - chance)
         below = below + chance_of_count
     return np.clip(found, 0.0, counts)
+
+
+#: Percentiles of tasks are within 2 % (p99: 3 %) of a simulation's with so many points.
+POINTS: Final = 4096
+
+
+@dataclass(frozen=True)
+class TaskDraws:
+    """Arrays of one entry a point. ``of_misses`` and ``where`` are shares, for how many turns miss and which."""
+
+    turns: Array
+    first_prompt: Array
+    of_misses: Array
+    where: Array
+    where_scores: Array
+    new_tokens: Array  #: of all turns but the first, on hits
+    output_tokens: Array
+    pause_s: Array
+
+
+@lru_cache(maxsize=32)
+def task_draws(scenario: Scenario) -> TaskDraws:
+    """Numbers of turns, first prompts, and sums over so many turns of what varies from turn to turn."""
+    forms = scenario.distributions or Distributions()
+    of_turns, prompt, of_misses, where, fresh, output, pause = lattice(POINTS, 7).T
+    turns = quantiles(*whole_nodes(*scaled_nodes(forms.turns, scenario.turns)), of_turns, steps=True)
+    return TaskDraws(
+        turns=turns,
+        first_prompt=quantity(scenario, "initial_prompt_tokens", prompt),
+        of_misses=of_misses,
+        where=where,
+        where_scores=normal_scores(where),
+        new_tokens=sum_quantiles(forms.new_tokens_per_turn, scenario.new_tokens_per_turn, turns - 1, fresh),
+        output_tokens=sum_quantiles(forms.output_tokens_per_turn, scenario.output_tokens_per_turn, turns, output),
+        pause_s=sum_quantiles(forms.think_time_s, scenario.think_time_s, turns, pause),
+    )
+
+
+def quantity(scenario: Scenario, name: str, shares: Array) -> Array:
+    """Quantiles of a field, its number where it does not vary; first prompts are longer than what all share."""
+    form = getattr(scenario.distributions, name, None)
+    mean = getattr(scenario, name)
+    if form is None:
+        return np.full(len(shares), mean)
+    found = quantiles(*scaled_nodes(form, mean), shares, steps=form.values is not None)
+    return np.maximum(found, scenario.shared_prefix_tokens + 1) if name == "initial_prompt_tokens" else found

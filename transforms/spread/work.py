@@ -21,9 +21,8 @@ from schemas.scenarios import MixPart, Scenario
 from transforms.cache.choice import constant_hit_rate
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import attention_flops
-from transforms.spread.draws import binomial_quantiles, compressed, lattice, normal_scores
+from transforms.spread.draws import POINTS, binomial_quantiles, compressed, lattice, normal_scores, quantity, task_draws
 from transforms.spread.forms import Nodes
-from transforms.spread.task_draws import POINTS, quantity, task_draws
 
 #: Columns of the nodes of turns, and of tasks.
 TURN = ("one", "new_tokens", "attention_flops", "later_tokens")

@@ -10,9 +10,8 @@ from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from schemas.options import RooflinePreset
 from schemas.tables import TABLES
-from transforms.agent_points.carriers.roofline import TurnTimes, turn_times
+from transforms.agent_points.carriers.roofline import RooflineReplica, TurnTimes, turn_times
 from transforms.agent_points.carriers.roofline_pools import pool_times
-from transforms.agent_points.carriers.roofline_replica import RooflineReplica
 from transforms.agent_points.carriers.workload import table_workload
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.lookups import add_private_columns

@@ -1,14 +1,20 @@
-"""Tails of turns that prefill and decode on the same GPUs, and of turns that wait for a prefill pool."""
+"""The waits of a scenario's turns and tasks as nodes that all rows share, and from them the tails of turns that prefill
+and decode on the same GPUs, and of turns that wait for a prefill pool."""
 
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
+from schemas.models import AttentionGroup
+from schemas.scenarios import Scenario
 from transforms.equations.disaggregation import TTFT_QUEUE_FACTOR
 from transforms.numbers import Number
-from transforms.tails.first_token import FirstTokenQueue, ttft_percentiles
-from transforms.tails.nodes import TailNodes
-from transforms.tails.waits import Load, behind_prefill_pool, scaled_to_load, waits
+from transforms.spread.forms import Nodes
+from transforms.spread.work import scenario_nodes
+from transforms.tails.first_token import FirstTokenQueue, PrefillClasses, ttft_percentiles
+from transforms.tails.waits import Load, WorkMoments, behind_prefill_pool, scaled_to_load, waits, with_waits
 
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 #: Tokens of prefill in one step: vLLM's default on GPUs of 70 GB and more.
@@ -19,6 +25,42 @@ _CHUNK_TOKENS: Final = 8192.0
 _MOST: Final = (0.7, 0.4)
 #: No turn takes less than this share of the mean turn.
 LEAST_SHARE: Final = 0.05
+
+
+@dataclass(frozen=True)
+class TailNodes:
+    """Nodes of turns, of turns over their output tokens, and of tasks, each with the columns of ``with_waits``; the
+    moments and the classes of what a turn prefills; means of a turn's columns without the waits."""
+
+    turns: Nodes
+    per_token: Nodes
+    tasks: Nodes
+    moments: WorkMoments
+    classes: PrefillClasses
+    means: tuple[float, ...]
+
+
+@lru_cache(maxsize=96)
+def tail_nodes(
+    scenario: Scenario,
+    groups: tuple[AttentionGroup, ...],
+    hit_rate: float | None = None,
+    *,
+    prefill_sees_output: bool = True,
+) -> TailNodes:
+    """Of a scenario on a model at a hit rate: see ``scenario_nodes``."""
+    own = scenario_nodes(scenario, groups, hit_rate, prefill_sees_output=prefill_sees_output)
+    turns = with_waits(own.turns)
+    outputs = turns.values[:, 3, None] + 1.0
+    return TailNodes(
+        turns,
+        Nodes(turns.values / outputs, turns.weights, turns.continuous),
+        with_waits(own.tasks),
+        WorkMoments.of(own.turns),
+        PrefillClasses.of(own.turns),
+        tuple(float(mean) for mean in own.turns.means),
+    )
+
 
 #: Deviations of the two parts of a turn's wait, and TTFT at each of ``SHARES``, in ms.
 Tails = tuple[tuple[Number, Number], list[Number]]

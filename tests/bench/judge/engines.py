@@ -11,8 +11,7 @@ from pipelines.reading.catalogues import load_hardware, load_models
 from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
-from transforms.agent_points.carriers.roofline import decode_step_s
-from transforms.agent_points.carriers.roofline_replica import RooflineReplica
+from transforms.agent_points.carriers.roofline import RooflineReplica, decode_step_s
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.memory.pool_memory import PoolRanks, reckoned_on_rank
 from transforms.agent_points.rows.gpu import Gpu

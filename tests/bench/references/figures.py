@@ -13,7 +13,7 @@ from transforms.agent_points.carriers.engine_steps import EngineSteps
 from transforms.agent_points.carriers.linear_work import LinearCurves
 from transforms.agent_points.carriers.workload import AgentTurns, agent_turns
 from transforms.agent_points.carry import Setting
-from transforms.agent_points.judgement.evidence import batch_range_number
+from transforms.agent_points.judgement.expected_errors import batch_range_number
 from transforms.agent_points.prepare import PreparedPoints
 from transforms.agent_points.rows.columns import ROW_FIGURES
 from transforms.agent_points.rows.gpu import Gpu
@@ -24,7 +24,7 @@ from transforms.equations import kv_memory as kv
 from transforms.equations import transfer
 from transforms.equations.context import turn_profile
 from transforms.serving_points.peaks import least_flops_per_s
-from transforms.tails.nodes import TailNodes, tail_nodes
+from transforms.tails.replica import TailNodes, tail_nodes
 
 #: By name, of one entry a row: floats, flags, codes.
 Figures = dict[str, Any]

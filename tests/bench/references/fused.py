@@ -8,8 +8,9 @@ from tests.bench.references.figures import COMPARED, RESERVE, TOLERANCE, Constan
 from tests.bench.references.fused_turns import FusedTurns, fused_turns
 from tests.bench.references.spread import FusedSpread
 from transforms.agent_points.judgement import expected_errors as evaluated
-from transforms.agent_points.judgement.evidence import RANGES, workload_is_near
-from transforms.agent_points.rows.labels import code
+from transforms.agent_points.judgement.evidence import workload_is_near
+from transforms.agent_points.judgement.expected_errors import RANGES
+from transforms.agent_points.rows.rows import code
 from transforms.equations import kv_memory as kv
 from transforms.equations.transfer import KV_READ_EFFICIENCY as READS
 from transforms.serving_points.peaks import PEAK_TOLERANCE

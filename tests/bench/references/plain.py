@@ -13,8 +13,9 @@ from tests.bench.references.figures import RESERVE, TOLERANCE, Constants, Figure
 from tests.bench.references.plain_turns import Operations, turns_by_ratio, turns_from_steps
 from tests.bench.references.spread import spread_of_columns, spread_of_point, tails_of_columns
 from transforms.agent_points.judgement import expected_errors as evaluated
-from transforms.agent_points.judgement.evidence import RANGES, workload_is_near
-from transforms.agent_points.rows.labels import code
+from transforms.agent_points.judgement.evidence import workload_is_near
+from transforms.agent_points.judgement.expected_errors import RANGES
+from transforms.agent_points.rows.rows import code
 from transforms.equations import kv_memory as kv
 from transforms.equations.transfer import KV_READ_EFFICIENCY as READS
 from transforms.serving_points.peaks import PEAK_TOLERANCE

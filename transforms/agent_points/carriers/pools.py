@@ -8,8 +8,7 @@ import polars as pl
 
 from schemas.arrays import Flags, Indices
 from schemas.models import ModelSpec
-from transforms.agent_points.carriers.linear_work import LinearCurves, moved_linear_ms
-from transforms.agent_points.carriers.measured_reads import read_corrections
+from transforms.agent_points.carriers.linear_work import LinearCurves, moved_linear_ms, read_corrections
 from transforms.agent_points.carriers.step_parts import StepParts
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures

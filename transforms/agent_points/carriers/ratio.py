@@ -11,8 +11,7 @@ from typing import ClassVar
 from schemas.arrays import Flags, Indices
 from schemas.models import ModelSpec
 from transforms.agent_points.carriers.last_answer import LastAnswer
-from transforms.agent_points.carriers.roofline import article_decode_s
-from transforms.agent_points.carriers.roofline_replica import RooflineReplica
+from transforms.agent_points.carriers.roofline import RooflineReplica, article_decode_s
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures
 from transforms.agent_points.rows.gpu import Gpu

@@ -7,12 +7,12 @@ from schemas.arrays import Flags, Indices
 from schemas.models import ModelSpec
 from transforms.agent_points.carriers.pools import link_bytes_per_s
 from transforms.agent_points.carriers.roofline import (
+    RooflineReplica,
     TurnTimes,
     decode_step_s,
     prefill_batch_s,
     prefill_slopes_ms,
 )
-from transforms.agent_points.carriers.roofline_replica import RooflineReplica
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.rows import Rows

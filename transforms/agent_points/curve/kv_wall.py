@@ -1,16 +1,53 @@
-"""The point at which a curve meets the KV wall (model.md 5.6)."""
+"""Which rows lie on one curve, the point at which it meets the KV wall, and what stops it (model.md 5.6)."""
+
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from schemas.arrays import Indices
+from schemas.arrays import Array, Flags, Indices
 from schemas.scenarios import Scenario
-from transforms.agent_points.curve.curves import Curves
-from transforms.agent_points.judgement.feasibility import is_at_wall
+from transforms.agent_points.judgement.feasibility import STATIC_LIMITS, WALL_TOLERANCE, is_at_wall
 from transforms.agent_points.rows.columns import BETWEEN_ROWS, CLIFF_OF_HIT_RATE, with_own_rate
-from transforms.agent_points.rows.rows import Rows
+from transforms.agent_points.rows.rows import Rows, code
+from transforms.configurations import CURVE_ID
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import along, sessions_at_wall, share_between
 from transforms.numbers import Number, begins_run
+
+
+@dataclass(frozen=True)
+class Curves:
+    """``number`` rises from row to row; within a curve ``batch`` does, NULL first.
+
+    ``has_ties``: rows of one curve may have the same batch.
+    """
+
+    number: npt.NDArray[np.int64]
+    batch: Array
+    has_ties: bool
+
+    @classmethod
+    def of_rows(cls, rows: Rows) -> "Curves":
+        """The curves of rows that are sorted by curve and batch."""
+        number = rows[CURVE_ID].astype(np.int64)
+        batch = np.nan_to_num(rows["batch_per_rank"], nan=-1.0)
+        ties = (number[1:] == number[:-1]) & (batch[1:] == batch[:-1])
+        return cls(number, batch, bool(ties.any()))
+
+    def in_order(self, sessions: Array, which: Indices) -> Indices:
+        """Places of some rows, curve by curve, in the order of their load: batch, then sessions."""
+        if not self.has_ties:
+            return which
+        return which[np.lexsort((sessions[which], self.batch[which], self.number[which]))]
+
+    def any(self, flags: Flags) -> Flags:
+        """Whether a flag is set in any row of each row's curve."""
+        if not len(flags):
+            return flags
+        starts = np.flatnonzero(begins_run(self.number))
+        lengths = np.diff(np.r_[starts, len(flags)])
+        return np.repeat(np.logical_or.reduceat(flags, starts), lengths)
 
 
 def crossings(rows: Rows, curves: Curves) -> tuple[Indices, Indices]:
@@ -58,3 +95,22 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
 
 def _between(low: Number, high: Number, share: Number) -> Number:
     return along(low, high, share) if isinstance(low, np.ndarray) else low
+
+
+def name_curve_limits(rows: Rows, curves: Curves) -> Rows:
+    """What only a whole curve tells: ``binding_limit``, and whether the wall is below its first row.
+
+    The binding limit is what is met first when sessions are added: memory where the curve reaches the
+    wall, the table's last row where it does not; a reason that no load mends comes first.
+    """
+    reason, feasible = rows["infeasible_reason"], rows["feasible"]
+    reaches_wall = curves.any(rows["sessions"] > rows["max_sessions"] * (1 - WALL_TOLERANCE))
+    below_table = (reason == code("infeasible_reason", "kv_capacity")) & ~curves.any(feasible)
+    limit = np.where(reaches_wall, rows["binding_limit"], code("binding_limit", "table_range")).astype(np.int8)
+    for text, static in STATIC_LIMITS.items():
+        is_static = reason == code("infeasible_reason", text)
+        np.copyto(limit, np.int8(code("binding_limit", static)), where=is_static)
+    return rows.with_figures(
+        infeasible_reason=np.where(below_table, np.int8(code("infeasible_reason", "kv_capacity_below_table")), reason),
+        binding_limit=limit,
+    )

@@ -1,43 +1,24 @@
-"""What backs an agent point: the error that the evaluation found for its like, and whether it lies beyond it."""
+"""How sure an agent point is: the error that the evaluation found for its like, whether it lies beyond it, and of a
+calibrated point the range in which 80 % of evaluated errors lie (model.md 11)."""
 
 from typing import Final
 
 import numpy as np
-import polars as pl
 
 from schemas.scenarios import Scenario
+from transforms.agent_points.carriers.measured_rows import CalibratedRows
 from transforms.agent_points.judgement import expected_errors as evaluated
 from transforms.agent_points.rows.columns import BEYOND_MEASURED, DEVIATIONS
-from transforms.agent_points.rows.labels import LABELS, code
-from transforms.agent_points.rows.rows import Rows
+from transforms.agent_points.rows.rows import LABELS, Rows, code
+from transforms.agent_points.service import Service
+from transforms.calibration.engine import BAND_DEVIATIONS
+from transforms.equations import closed_loop as loop
 from transforms.numbers import Number
 
 #: A workload is beyond the evidence where it leaves what was evaluated by more than this factor.
 BEYOND = 2.0
 #: Mean of the absolute value of a normal distribution over its standard deviation.
 MEAN_OVER_DEVIATION: Final = 0.798
-#: The ranges of a batch in order, rows without a known batch last.
-RANGES: Final = (*(label for label, _ in evaluated.BATCH_RANGES), evaluated.ABOVE, evaluated.ANY)
-
-
-def batch_range() -> pl.Expr:
-    """The range that a row's ``batch_per_rank`` lies in; NULL where it is not known."""
-    number = batch_range_number()
-    labels = dict(enumerate(RANGES[:-1]))
-    return number.replace_strict(labels, default=None, return_dtype=pl.String)
-
-
-def batch_range_number() -> pl.Expr:
-    """The place in ``RANGES`` of the range that a row's ``batch_per_rank`` lies in."""
-    batch = pl.col("batch_per_rank")
-    above = pl.sum_horizontal((batch > highest).cast(pl.Int32) for _, highest in evaluated.BATCH_RANGES)
-    return pl.when(batch.is_null()).then(len(RANGES) - 1).otherwise(above)
-
-
-def is_evaluated() -> pl.Expr:
-    """Whether a row's source and engine are those of the reference sets; measured rows and rooflines are not."""
-    known = pl.col("source").is_in(evaluated.EVALUATED_SOURCES) & pl.col("backend").is_in(evaluated.EVALUATED_BACKENDS)
-    return known.fill_null(False)
 
 
 def add_evidence(rows: Rows, scenario: Scenario, mode: str, roofline: str | None, is_latent: bool = False) -> Rows:
@@ -50,14 +31,14 @@ def add_evidence(rows: Rows, scenario: Scenario, mode: str, roofline: str | None
     has latent attention (MLA), whose transfer was evaluated by itself.
     """
     method = rows["transfer_method"]
-    by_method = np.full((len(LABELS["transfer_method"]), len(RANGES)), np.nan)
+    by_method = np.full((len(LABELS["transfer_method"]), len(evaluated.RANGES)), np.nan)
     kinds = {"roofline": f"roofline {roofline}"}
     if is_latent and mode == "agg":
         kinds["transfer"] = "transfer latent"
     for name in ("transfer", "ratio", "roofline"):
         errors = evaluated.EXPECTED_ERRORS.get((kinds.get(name, name), mode))
         if errors is not None:
-            by_method[code("transfer_method", name)] = [errors[label] for label in RANGES]
+            by_method[code("transfer_method", name)] = [errors[label] for label in evaluated.RANGES]
     by_method[code("transfer_method", "direct")] = 0.0
     is_direct = method == code("transfer_method", "direct")
     as_evaluated = rows["_is_evaluated"] & workload_is_near(scenario, rows["prefill_tokens_per_turn"])
@@ -80,3 +61,50 @@ def workload_is_near(scenario: Scenario, prefill_tokens: Number) -> Number:
         and least_out / BEYOND <= out <= BEYOND * most_out
     )
     return near & (least_new / BEYOND <= prefill_tokens) & (prefill_tokens <= BEYOND * most_new)
+
+
+#: The wall itself is known to this standard deviation of its logarithm: memory over mean context against the brackets
+#: of measured walls (``python -m tests.bench walls``).
+WALL_DEVIATION: Final = 0.15
+#: From this share of the wall on, a load may lie beyond it, where turns miss: latency is known no better than so.
+NEAR_WALL: Final = 0.7
+NEAR_WALL_DEVIATION: Final = 0.25
+
+
+def add_deviations(rows: Rows, service: Service) -> Rows:
+    """Adds ``DEVIATIONS`` to rows with a hit rate: standard deviations of logarithms; NaN where nothing was fitted."""
+    calibrated = [
+        (carrier, places) for carrier, places in service.group.carriers if isinstance(carrier, CalibratedRows)
+    ]
+    if not calibrated:
+        return rows.with_figures(dict.fromkeys(DEVIATIONS, np.nan))
+    latency, ttft = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    hit_rate = rows["cache_hit_rate"]
+    for carrier, places in calibrated:
+        rates = hit_rate[places] if isinstance(hit_rate, np.ndarray) else hit_rate
+        latency[places], ttft[places] = carrier.deviations(service.turns.at(rates))
+    latency[service.direct], ttft[service.direct] = np.nan, np.nan
+    return rows.with_figures(dict(zip(DEVIATIONS, (latency, ttft), strict=True)))
+
+
+def add_bands(rows: Rows, scenario: Scenario) -> Rows:
+    """Adds ``*_low`` and ``*_high`` of TTFT, turn latency, tasks an hour per GPU and ``max_sessions``.
+
+    The load is held: where turns take longer, the same sessions do fewer tasks. Near the wall, where a load may lie
+    beyond it, the range is wider.
+    """
+    latency, ttft = (rows[name] for name in DEVIATIONS)
+    near = np.asarray(rows["sessions"] >= NEAR_WALL * rows["max_sessions"])
+    latency, ttft = (np.where(near, np.hypot(each, NEAR_WALL_DEVIATION), each) for each in (latency, ttft))
+    known = np.where(np.isfinite(latency), 1.0, np.nan)
+    figures = _around("ttft_ms", rows["ttft_ms"], ttft) | _around("turn_latency_ms", rows["turn_latency_ms"], latency)
+    figures |= _around("max_sessions", rows["max_sessions"], WALL_DEVIATION * known)
+    for end, other in (("low", "high"), ("high", "low")):
+        turns = loop.turns_per_s(rows["sessions"], figures[f"turn_latency_ms_{other}"] / 1e3, scenario.think_time_s)
+        figures[f"tasks_per_hour_per_gpu_{end}"] = 3600.0 * turns / scenario.turns / rows["gpus_per_replica"]
+    return rows.with_figures(figures)
+
+
+def _around(name: str, value: Number, deviation: Number) -> dict[str, Number]:
+    factor = np.exp(BAND_DEVIATIONS * deviation)
+    return {f"{name}_low": value / factor, f"{name}_high": value * factor}

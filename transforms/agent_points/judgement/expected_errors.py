@@ -11,20 +11,23 @@ changes.
 
 from typing import Final
 
+import polars as pl
+
 #: Batches of one rank that the evaluation tells apart: label and largest batch.
 BATCH_RANGES: Final = (("1", 1.0), ("2-4", 4.0), ("5-16", 16.0), ("17-64", 64.0))
 ABOVE: Final = "65 and more"
 ANY: Final = "any"
 
-_LABELS: Final = (*(label for label, _ in BATCH_RANGES), ABOVE, ANY)
+#: The ranges of a batch in order, rows without a known batch last.
+RANGES: Final = (*(label for label, _ in BATCH_RANGES), ABOVE, ANY)
 
 
 def _by_batch(*errors: float) -> dict[str, float]:
-    return dict(zip(_LABELS, errors, strict=True))
+    return dict(zip(RANGES, errors, strict=True))
 
 
 def _flat(error: float) -> dict[str, float]:
-    return dict.fromkeys(_LABELS, error)
+    return dict.fromkeys(RANGES, error)
 
 
 #: (method, serving mode) -> mean error in each range of batches and over all, for rows without a known batch.
@@ -53,3 +56,23 @@ EVALUATED_CONTEXT_TOKENS: Final = 74_656.0
 EVALUATED_OUTPUT_TOKENS: Final = (64.0, 4_096.0)
 EVALUATED_SOURCES: Final = ("aiconfigurator",)
 EVALUATED_BACKENDS: Final = ("trtllm", "vllm", "sglang")
+
+
+def batch_range() -> pl.Expr:
+    """The range that a row's ``batch_per_rank`` lies in; NULL where it is not known."""
+    number = batch_range_number()
+    labels = dict(enumerate(RANGES[:-1]))
+    return number.replace_strict(labels, default=None, return_dtype=pl.String)
+
+
+def batch_range_number() -> pl.Expr:
+    """The place in ``RANGES`` of the range that a row's ``batch_per_rank`` lies in."""
+    batch = pl.col("batch_per_rank")
+    above = pl.sum_horizontal((batch > highest).cast(pl.Int32) for _, highest in BATCH_RANGES)
+    return pl.when(batch.is_null()).then(len(RANGES) - 1).otherwise(above)
+
+
+def is_evaluated() -> pl.Expr:
+    """Whether a row's source and engine are those of the reference sets; measured rows and rooflines are not."""
+    known = pl.col("source").is_in(EVALUATED_SOURCES) & pl.col("backend").is_in(EVALUATED_BACKENDS)
+    return known.fill_null(False)

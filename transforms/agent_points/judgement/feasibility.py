@@ -8,10 +8,8 @@ from schemas.arrays import Flags
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
-from transforms.agent_points.curve.curves import Curves
 from transforms.agent_points.rows.gpu import Gpu
-from transforms.agent_points.rows.labels import LABELS, code
-from transforms.agent_points.rows.rows import Rows
+from transforms.agent_points.rows.rows import LABELS, Rows, code
 from transforms.numbers import if_else, largest
 from transforms.serving_points.peaks import PEAK_TOLERANCE, least_flops_per_s
 
@@ -68,22 +66,3 @@ def is_at_wall(rows: Rows) -> Flags:
     """Whether the reason against a point is one that a lower load mends."""
     mended = np.array([reason in WALL_REASONS for reason in LABELS["infeasible_reason"]])
     return np.asarray(mended[rows["infeasible_reason"]])
-
-
-def name_curve_limits(rows: Rows, curves: Curves) -> Rows:
-    """What only a whole curve tells: ``binding_limit``, and whether the wall is below its first row.
-
-    The binding limit is what is met first when sessions are added: memory where the curve reaches the
-    wall, the table's last row where it does not; a reason that no load mends comes first.
-    """
-    reason, feasible = rows["infeasible_reason"], rows["feasible"]
-    reaches_wall = curves.any(rows["sessions"] > rows["max_sessions"] * (1 - WALL_TOLERANCE))
-    below_table = (reason == code("infeasible_reason", "kv_capacity")) & ~curves.any(feasible)
-    limit = np.where(reaches_wall, rows["binding_limit"], code("binding_limit", "table_range")).astype(np.int8)
-    for text, static in STATIC_LIMITS.items():
-        is_static = reason == code("infeasible_reason", text)
-        np.copyto(limit, np.int8(code("binding_limit", static)), where=is_static)
-    return rows.with_figures(
-        infeasible_reason=np.where(below_table, np.int8(code("infeasible_reason", "kv_capacity_below_table")), reason),
-        binding_limit=limit,
-    )

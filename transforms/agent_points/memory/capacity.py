@@ -15,8 +15,7 @@ from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.memory.pool_memory import PoolRanks, available_on_rank, pool_memory, session_bytes
-from transforms.agent_points.rows.labels import code
-from transforms.agent_points.rows.rows import Configurations, Rows
+from transforms.agent_points.rows.rows import Configurations, Rows, code
 from transforms.cache import evicts
 from transforms.numbers import Number
 

@@ -11,9 +11,8 @@ from schemas.options import MappingOptions, Pool
 from schemas.scenarios import Scenario
 from transforms.agent_points.mixing import mean_over_sessions, members
 from transforms.agent_points.rows.gpu import Gpu
-from transforms.agent_points.rows.labels import code
 from transforms.agent_points.rows.lookups import add_private_columns
-from transforms.agent_points.rows.rows import Rows
+from transforms.agent_points.rows.rows import Rows, code
 from transforms.equations import kv_memory as kv
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_room import server_bytes_per_rank

@@ -11,10 +11,9 @@ from schemas.dtypes import BYTES_PER_KV_ELEMENT, BYTES_PER_WEIGHT
 from schemas.models import ModelSpec
 from schemas.options import Pool
 from transforms.agent_points.judgement.cost import usd_per_gpu_hour
-from transforms.agent_points.judgement.evidence import is_evaluated
-from transforms.agent_points.memory.engine_room import room_columns
+from transforms.agent_points.judgement.expected_errors import is_evaluated
 from transforms.agent_points.rows.columns import by_dtype
-from transforms.agent_points.rows.gpu import add_gpu_columns
+from transforms.agent_points.rows.gpu import add_gpu_columns, room_columns
 from transforms.agent_points.sessions import stations
 from transforms.configurations import CONFIGURATION_ID
 from transforms.equations import transfer

@@ -7,15 +7,26 @@ small frames would cost more in planning than in arithmetic.
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from schemas.arrays import Flags, Indices
-from transforms.agent_points.rows.labels import LABELS
+from schemas.fields import FIELDS
 from transforms.numbers import Number
+
+LABELLED: Final = ("infeasible_reason", "binding_limit", "transfer_method", "kv_room_source")
+
+
+#: Column -> its texts.
+LABELS: Final[dict[str, tuple[str | None, ...]]] = {name: (None, *(FIELDS[name].allowed or ())) for name in LABELLED}
+
+
+def code(column: str, text: str | None) -> int:
+    """The code of a text of that column."""
+    return LABELS[column].index(text)
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,7 @@ class Rows:
 
     Columns are those of the frame and those of the configurations, which ``to_frame`` leaves out. Columns of numbers
     are arrays of floats, NaN where the frame has NULL; of booleans, False there. A figure may be one number for all
-    rows; one whose name stands in ``labels.LABELS`` is an array of codes. Figures hide columns of their name.
+    rows; one whose name stands in ``LABELS`` is an array of codes. Figures hide columns of their name.
     Immutable; what is derived from a column once is kept.
     """
 

@@ -8,8 +8,7 @@ from schemas.frames import empty_frame
 from tests.transforms.evaluation.test_errors import TABLES, read
 from tests.transforms.factory import shipped_points
 from transforms.agent_points.carry import Setting, carry_points
-from transforms.agent_points.judgement.evidence import batch_range
-from transforms.agent_points.judgement.expected_errors import ABOVE, BATCH_RANGES, EXPECTED_ERRORS
+from transforms.agent_points.judgement.expected_errors import ABOVE, BATCH_RANGES, EXPECTED_ERRORS, batch_range
 from transforms.evaluation import turn_scenario
 
 

@@ -6,10 +6,9 @@ import pytest
 from pipelines.reading.catalogues import load_models, load_scenarios
 from tests.transforms.spread.simulation import simulate
 from tests.transforms.spread.test_work import varying
-from transforms.agent_points.carriers.workload import agent_workload
+from transforms.agent_points.carriers.workload import agent_workload, flops_of_turns
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import attention_flops
-from transforms.spread.turn_flops import flops_of_turns
 
 GROUPS = load_models().get("llama-3-1-70b").attention
 
