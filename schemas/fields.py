@@ -263,6 +263,9 @@ _real("task_time_s", "s", "time of a task: N * (R + Z)", "Step 3", above=0)
 for _share, _words in (("p50", "half"), ("p90", "90 %"), ("p95", "95 %"), ("p99", "99 %")):
     _real(f"ttft_{_share}_ms", "ms", f"time to first token that {_words} of the turns do not exceed: their own prefill "
           "and the wait behind others'", "input, docs/tails.md", nullable=True, above=0)  # fmt: skip
+    _real(f"tpot_{_share}_ms", "ms", f"a turn's mean time per output token after the first that {_words} of the turns "
+          "do not exceed: others' prefills that fall into their decode steps", "input, docs/tails.md",
+          nullable=True, above=0)  # fmt: skip
     _real(f"turn_latency_{_share}_ms", "ms", f"latency that {_words} of the turns do not exceed; they differ in place, "
           "hit or miss, new tokens and output, and in the others' prefills that fall into them",
           "input, model.md 5.3, docs/tails.md", nullable=True, above=0)  # fmt: skip
@@ -285,8 +288,9 @@ _real("output_tokens_per_s_per_gpu", "tokens/s/GPU", "output tokens a second per
 _real("decode_tokens_per_s_per_user", "tokens/s", "decode speed of one session: 1000 / tpot_ms; NULL for one token",
       "Step 8", nullable=True, above=0)  # fmt: skip
 _real("e2e_tokens_per_s_per_user", "tokens/s", "output tokens over turn latency: OSL / R", "AgentX", above=0)
-_real("e2e_tokens_per_s_per_user_p90", "tokens/s", "one over the 90th percentile of a turn's time per output token",
-      "AgentX", nullable=True, above=0)  # fmt: skip
+for _share in ("p50", "p90", "p95", "p99"):
+    _real(f"e2e_tokens_per_s_per_user_{_share}", "tokens/s", f"one over the {_share[1:]}th percentile of a turn's "
+          "latency over its output tokens", "AgentX", nullable=True, above=0)  # fmt: skip
 _real("sessions_per_gpu", "sessions/GPU", "concurrent sessions per GPU of the replica", "Step 4", above=0)
 _real("turns_per_s_per_cluster_gpu", "1/s/GPU", "turns a second per GPU of the cluster, idle ones counted; NULL "
       "without --cluster-gpus and where no replica fits", "cluster view", nullable=True)  # fmt: skip

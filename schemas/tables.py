@@ -7,8 +7,9 @@ from schemas.table import Table
 
 #: The first number rises when a published column changes its meaning or goes; the second when columns are added. 1.1:
 #: percentiles contain the wait behind other sessions, and p95 and those of TTFT are there; settings, database mode,
-#: the server's KV tokens, calibrated points with their ranges.
-SCHEMA_VERSION: Final = "1.1"
+#: the server's KV tokens, calibrated points with their ranges. 1.2: percentiles of the time per output token and of a
+#: turn's speed; the star has percentiles.
+SCHEMA_VERSION: Final = "1.2"
 
 _ORIGIN = ("point_id", "source", "source_file", "source_row", "tool_version")
 _WHAT = (
@@ -50,11 +51,13 @@ _AGENT_POINT = (
     "mean_context_tokens", "peak_context_tokens", "prefill_tokens_per_turn",
     "ttft_ms", "tpot_ms", "turn_latency_ms", "first_turn_latency_ms", "last_turn_latency_ms", "task_time_s",
     "ttft_p50_ms", "ttft_p90_ms", "ttft_p95_ms", "ttft_p99_ms",
+    "tpot_p50_ms", "tpot_p90_ms", "tpot_p95_ms", "tpot_p99_ms",
     "turn_latency_p50_ms", "turn_latency_p90_ms", "turn_latency_p95_ms", "turn_latency_p99_ms",
     "task_time_p50_s", "task_time_p90_s", "task_time_p95_s", "task_time_p99_s",
     "turns_per_s", "turns_per_s_per_gpu", "tasks_per_s_per_gpu", "tasks_per_hour_per_gpu",
     "tasks_per_s_per_gpu_step9", "output_tokens_per_s_per_gpu", "decode_tokens_per_s_per_user",
-    "e2e_tokens_per_s_per_user", "e2e_tokens_per_s_per_user_p90", "sessions_per_gpu",
+    "e2e_tokens_per_s_per_user", "e2e_tokens_per_s_per_user_p50", "e2e_tokens_per_s_per_user_p90",
+    "e2e_tokens_per_s_per_user_p95", "e2e_tokens_per_s_per_user_p99", "sessions_per_gpu",
     "usd_per_gpu_hour", "usd_per_task", "usd_per_million_output_tokens",
     "cluster_replicas", "turns_per_s_per_cluster_gpu", "tasks_per_hour_per_cluster_gpu",
     "kv_bytes_per_session_mean", "kv_bytes_per_session_peak", "kv_bytes_available", "kv_room_source",

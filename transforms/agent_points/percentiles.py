@@ -131,20 +131,30 @@ def _percentiles(rows: Rows, spread: Spread, nodes: TailNodes) -> dict[str, Arra
         return _with_unknown(known, _percentiles(rows.take(known), spread, nodes))
     # what all turns share is what is left of the row's mean
     own = zip((per_token, per_flop, tpot), nodes.means[1:], strict=True)
-    (exponential, normal), of_first_token = _tails(rows, spread, nodes)
+    tails = _tails(rows, spread, nodes)
     base = latency - sum(form * mean for form, mean in own)
     forms = [base, per_token, per_flop, tpot]
     shares = tuple(SHARES.values())
-    turns = percentiles(nodes.turns, [*forms, exponential, normal], shares)
-    in_a_task = over_turns(exponential, normal, spread.scenario.turns)
+    turns = percentiles(nodes.turns, [*forms, *tails.wait], shares)
+    in_a_task = over_turns(*tails.wait, spread.scenario.turns)
     tasks = percentiles(nodes.tasks, [*forms, 1e3, *in_a_task], shares) / 1e3
-    (of_a_token,) = percentiles(nodes.per_token, [*forms, exponential, normal], (SHARES["p90"],))
+    per_token = percentiles(nodes.per_token, [*forms, *tails.wait], shares)
     least = LEAST_SHARE * latency
     figures = {f"turn_latency_{name}_ms": np.maximum(each, least) for name, each in zip(SHARES, turns, strict=True)}
-    for name, values in zip(SHARES, of_first_token, strict=True):  # a turn's first token is not after its last
+    for name, values in zip(SHARES, tails.ttft, strict=True):  # a turn's first token is not after its last
         figures[f"ttft_{name}_ms"] = np.minimum(values, figures[f"turn_latency_{name}_ms"])
     figures |= {f"task_time_{name}_s": values for name, values in zip(SHARES, tasks, strict=True)}
-    return figures | {"e2e_tokens_per_s_per_user_p90": 1e3 / of_a_token}
+    figures |= {f"e2e_tokens_per_s_per_user_{name}": 1e3 / each for name, each in zip(SHARES, per_token, strict=True)}
+    return figures | _of_output_token(tpot, tails, nodes)
+
+
+def _of_output_token(tpot: Array, tails: Tails, nodes: TailNodes) -> dict[str, Array]:
+    """Percentiles of a turn's time per output token; no less than a step in which nobody prefills."""
+    later = max(nodes.means[3], 1e-9)
+    least = np.maximum(tails.step, LEAST_SHARE * tpot)
+    forms = [tpot, *(np.minimum(part / later, tpot) for part in tails.decode_wait)]
+    found = np.maximum(percentiles(nodes.output_token, forms, tuple(SHARES.values())), least)
+    return {f"tpot_{name}_ms": values for name, values in zip(SHARES, found, strict=True)}
 
 
 def _tails(rows: Rows, spread: Spread, nodes: TailNodes) -> Tails:

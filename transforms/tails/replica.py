@@ -14,7 +14,16 @@ from transforms.numbers import Number
 from transforms.spread.forms import Nodes
 from transforms.spread.work import scenario_nodes
 from transforms.tails.first_token import FirstTokenQueue, PrefillClasses, ttft_percentiles
-from transforms.tails.waits import Load, WorkMoments, behind_prefill_pool, scaled_to_load, waits, with_waits
+from transforms.tails.output_token import output_token_nodes
+from transforms.tails.waits import (
+    Load,
+    WorkMoments,
+    behind_prefill_pool,
+    decode_deviation,
+    scaled_to_load,
+    waits,
+    with_waits,
+)
 
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 #: Tokens of prefill in one step: vLLM's default on GPUs of 70 GB and more.
@@ -29,12 +38,14 @@ LEAST_SHARE: Final = 0.05
 
 @dataclass(frozen=True)
 class TailNodes:
-    """Nodes of turns, of turns over their output tokens, and of tasks, each with the columns of ``with_waits``; the
-    moments and the classes of what a turn prefills; means of a turn's columns without the waits."""
+    """Nodes of turns, of turns over their output tokens, and of tasks, each with the columns of ``with_waits``; of a
+    turn's time per output token (``output_token_nodes``); the moments and the classes of what a turn prefills; means of
+    a turn's columns without the waits."""
 
     turns: Nodes
     per_token: Nodes
     tasks: Nodes
+    output_token: Nodes
     moments: WorkMoments
     classes: PrefillClasses
     means: tuple[float, ...]
@@ -56,14 +67,28 @@ def tail_nodes(
         turns,
         Nodes(turns.values / outputs, turns.weights, turns.continuous),
         with_waits(own.tasks),
+        _output_token(scenario, groups),
         WorkMoments.of(own.turns),
         PrefillClasses.of(own.turns),
         tuple(float(mean) for mean in own.turns.means),
     )
 
 
-#: Deviations of the two parts of a turn's wait, and TTFT at each of ``SHARES``, in ms.
-Tails = tuple[tuple[Number, Number], list[Number]]
+@lru_cache(maxsize=32)
+def _output_token(scenario: Scenario, groups: tuple[AttentionGroup, ...]) -> Nodes:
+    """The same at all hit rates, which outputs do not depend on."""
+    return output_token_nodes(scenario_nodes(scenario, groups, 1.0).turns)
+
+
+@dataclass(frozen=True)
+class Tails:
+    """How the turns of rows vary, in ms: deviations of the exponential and of the normal part of a turn's wait, and of
+    what of it falls between its output tokens; TTFT at each of ``SHARES``; the least time of an output token."""
+
+    wait: tuple[Number, Number]
+    decode_wait: tuple[Number, Number]
+    ttft: list[Number]
+    step: Number
 
 
 def aggregated_tails(
@@ -84,7 +109,8 @@ def aggregated_tails(
     own = [number * step_ms + each for number, each in zip(steps.tolist(), _prefills(slopes, nodes), strict=True)]
     queue = FirstTokenQueue.of(load, step_ms)
     of_first_token = ttft_percentiles(own, nodes.classes.shares, queue, tuple(SHARES.values()))
-    return _within(waits(others, load, decode_ms), turn[0]), of_first_token
+    wait = _within(waits(others, load, decode_ms), turn[0])
+    return Tails(wait, wait, of_first_token, step_ms)
 
 
 def disaggregated_tails(
@@ -108,7 +134,8 @@ def disaggregated_tails(
     of_first_token = ttft_percentiles(own, nodes.classes.shares, queue, tuple(SHARES.values()))
     others = np.maximum(at_decode - 1.0, 0.0)
     varies = behind_prefill_pool((queue.busy, queue.mean_ms), load, others, decode_ms)
-    return _within(varies, turn[0]), of_first_token
+    of_decode = (0.0, decode_deviation(others, load.rho, decode_ms))
+    return Tails(_within(varies, turn[0]), _within(of_decode, turn[0]), of_first_token, 0.0)
 
 
 def _within(wait: tuple[Number, Number], latency_ms: Number) -> tuple[Number, Number]:

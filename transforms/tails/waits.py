@@ -116,9 +116,15 @@ def behind_prefill_pool(
     third = varies * np.maximum(
         6.0 * busy * wait_ms * wait_ms * wait_ms - 3.0 * mean * square + 2.0 * mean * mean * mean, 0.0
     )
-    of_decode = np.maximum(others * rho * (1.0 - rho), 0.0) * decode_ms * decode_ms
+    of_decode = decode_deviation(others, rho, decode_ms)
     exponential = np.minimum((0.5 * third) ** (1.0 / 3.0), np.sqrt(variance))
-    return exponential, np.sqrt(_beyond_rounding(variance - exponential * exponential, variance) + of_decode)
+    rest = _beyond_rounding(variance - exponential * exponential, variance)
+    return exponential, np.sqrt(rest + of_decode * of_decode)
+
+
+def decode_deviation(others: Number, rho: Number, decode_ms: Number) -> Number:
+    """The deviation of what the contexts of so many others, each there with chance ``rho``, add to decode steps."""
+    return np.sqrt(np.maximum(others * rho * (1.0 - rho), 0.0)) * decode_ms
 
 
 def _parts_of_sum(others: Number, rho: Number, of_one: tuple[Number, Number, Number]) -> tuple[Number, Number]:

@@ -12,6 +12,8 @@ from tests.bench.judge.settings import Setting
 
 #: Outcomes in the tests, each with its setting, seed and version of vLLM.
 RECORDED: Final = Path(__file__).parents[2] / "judge" / "outcomes.csv"
+#: Times per output token of some of them, which were run again for it.
+RECORDED_TPOT: Final = RECORDED.with_name("output_tokens.csv")
 SHARES: Final = ("p50", "p90", "p95", "p99")
 #: Loads, as shares of the memory that the mean contexts of all sessions take.
 NEAR: Final = 0.7
@@ -29,6 +31,10 @@ TARGETS: Final[Mapping[str, tuple[float | None, float | None, float | None]]] = 
     "ttft p90": (0.20, 0.20, None),
     "ttft p95": (None, None, None),
     "ttft p99": (None, None, None),
+    "tpot p50": (None, None, None),
+    "tpot p90": (None, None, None),
+    "tpot p95": (None, None, None),
+    "tpot p99": (None, None, None),
     "task p50": (None, None, None),
     "task p90": (None, None, None),
     "task p95": (None, None, None),
@@ -44,7 +50,8 @@ _OF_SETTING: Final = tuple(Setting.__dataclass_fields__)
 
 def recorded_outcomes(path: Path = RECORDED) -> pl.DataFrame:
     """One row a setting: the setting's own fields, and the judge's figures."""
-    return pl.read_csv(path, infer_schema_length=None, schema_overrides={"hit_rate_stated": pl.Float64})
+    outcomes = pl.read_csv(path, infer_schema_length=None, schema_overrides={"hit_rate_stated": pl.Float64})
+    return outcomes.join(pl.read_csv(RECORDED_TPOT), on="name", how="left")
 
 
 def setting_of(row: Mapping[str, Any]) -> Setting:
@@ -74,6 +81,8 @@ def errors_of(row: Mapping[str, Any]) -> dict[str, Any]:
         turn, ttft = (point[f"{name}_{share}_ms"] / 1e3 + wait_s for name in ("turn_latency", "ttft"))
         found[f"turn {share}"] = turn / row[f"turn_latency_{share}_s"] - 1
         found[f"ttft {share}"] = ttft / row[f"ttft_{share}_s"] - 1
+        if row.get(f"tpot_{share}_s") is not None:
+            found[f"tpot {share}"] = point[f"tpot_{share}_ms"] / 1e3 / row[f"tpot_{share}_s"] - 1
         task = row.get(f"task_time_{share}_s")
         if task is not None:
             found[f"task {share}"] = (point[f"task_time_{share}_s"] + wait_s * setting.scenario.turns) / task - 1

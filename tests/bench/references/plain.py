@@ -96,11 +96,12 @@ def _figures(x: Any, constants: Constants, inputs: Inputs, op: Operations) -> Fi
     read = 1e3 * x["kv_read_bytes_per_token"] / (x["hbm_bandwidth_bytes_per_s"] * READS)
     met = [ms_a_token + 0.0 * rest, ms_a_flop + 0.0 * rest, tpot, sessions / ranks, latency, rho]
     met.append((output - 1.0) * context * read)
-    wait, in_a_task, of_first = tails_of_columns(met, nodes, scenario.turns)
+    wait, in_a_task, (*slowed, least_of_token), of_first = tails_of_columns(met, nodes, scenario.turns)
     least, shares = LEAST_SHARE * latency, tuple(SHARES.values())
     of_turns = [op.maximum(each, least) for each in op.spread(nodes.turns, [*forms, *wait], shares)]
-    of_tasks = op.spread(nodes.tasks, [*forms, 0.0 * rest + 1e3, *in_a_task], tuple(SHARES.values()))
-    (per_token,) = op.spread(nodes.per_token, [*forms, *wait], (0.9,))
+    of_tasks = op.spread(nodes.tasks, [*forms, 0.0 * rest + 1e3, *in_a_task], shares)
+    speeds = [1e3 / each for each in op.spread(nodes.per_token, [*forms, *wait], shares)]
+    of_tokens = [op.maximum(each, least_of_token) for each in op.spread(nodes.output_token, [tpot, *slowed], shares)]
     weights, usable = x["_non_expert_bytes"] * x["cp"], x["hbm_bytes"] * (1.0 - RESERVE)
     available = gpus / ranks * usable - weights
     shared = scenario.shared_prefix_tokens
@@ -142,7 +143,8 @@ def _figures(x: Any, constants: Constants, inputs: Inputs, op: Operations) -> Fi
         **{f"ttft_{name}_ms": values for name, values in zip(SHARES, map(op.minimum, of_first, of_turns), strict=True)},
         **{f"turn_latency_{name}_ms": values for name, values in zip(SHARES, of_turns, strict=True)},
         **{f"task_time_{name}_s": values / 1e3 for name, values in zip(SHARES, of_tasks, strict=True)},
-        "e2e_tokens_per_s_per_user_p90": 1e3 / per_token,
+        **{f"e2e_tokens_per_s_per_user_{name}": values for name, values in zip(SHARES, speeds, strict=True)},
+        **{f"tpot_{name}_ms": values for name, values in zip(SHARES, of_tokens, strict=True)},
         "kv_bytes_per_session_mean": at_mean,
         "kv_bytes_per_session_peak": at_peak,
         "kv_bytes_available": ranks * available,

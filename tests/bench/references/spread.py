@@ -29,7 +29,8 @@ class FusedSpread:
         nodes, tpot = self._nodes, y["tpot_ms"]
         ms_a_token, ms_a_flop = slopes
         turn = y["turn_latency_ms"], y["activity_fraction"]
-        wait, of_first = aggregated_tails(slopes, tpot, y["sessions"] / ranks, turn, decode_ms, nodes)
+        tails = aggregated_tails(slopes, tpot, y["sessions"] / ranks, turn, decode_ms, nodes)
+        wait = tails.wait
         means = nodes.turns.means
         rest = y["turn_latency_ms"] - ms_a_token * means[1]
         rest -= ms_a_flop * means[2]
@@ -39,16 +40,23 @@ class FusedSpread:
         self._put(of_turns, nodes.turns, [*forms, *wait], tuple(SHARES.values()))
         for values in of_turns:
             np.maximum(values, LEAST_SHARE * y["turn_latency_ms"], out=values)
-        for name, first, whole in zip(SHARES, of_first, of_turns, strict=True):
+        for name, first, whole in zip(SHARES, tails.ttft, of_turns, strict=True):
             np.minimum(first, whole, out=y[f"ttft_{name}_ms"])
         tasks = [y[f"task_time_{share}_s"] for share in SHARES]
         in_a_task = over_turns(*wait, self._turns)
         self._put(tasks, nodes.tasks, [*forms, np.array(1e3), *in_a_task], tuple(SHARES.values()))
         for values in tasks:
             values *= 1e-3
-        slowest = y["e2e_tokens_per_s_per_user_p90"]
-        self._put([slowest], nodes.per_token, [*forms, *wait], (0.9,))
-        np.divide(1e3, slowest, out=slowest)
+        speeds = [y[f"e2e_tokens_per_s_per_user_{share}"] for share in SHARES]
+        self._put(speeds, nodes.per_token, [*forms, *wait], tuple(SHARES.values()))
+        for values in speeds:
+            np.divide(1e3, values, out=values)
+        of_tokens = [y[f"tpot_{share}_ms"] for share in SHARES]
+        slowed = [np.minimum(part / means[3], tpot) for part in tails.decode_wait]
+        self._put(of_tokens, nodes.output_token, [tpot, *slowed], tuple(SHARES.values()))
+        least = np.maximum(tails.step, LEAST_SHARE * tpot)
+        for values in of_tokens:
+            np.maximum(values, least, out=values)
 
     def _put(self, out: list[Array], nodes: Nodes, forms: list[Array], shares: tuple[float, ...]) -> None:
         varying = np.flatnonzero(nodes.deviations).tolist()
@@ -123,16 +131,17 @@ def _steps_of(sizes: list[Any], forms: list[Any], nodes: Nodes) -> list[Any]:
     return [forms[quantity] * deviations[quantity] * _CELLS / total for quantity in varying]
 
 
-def tails_of_columns(columns: list[Any], nodes: TailNodes, turns: float) -> tuple[list[Any], list[Any], list[Any]]:
+def tails_of_columns(columns: list[Any], nodes: TailNodes, turns: float) -> tuple[list[Any], ...]:
     """Of ms a token and a FLOP, TPOT, sessions at a rank, latency, rho and decode share, as columns or as numbers: the
-    wait of a turn, of a task, and TTFT at each share."""
+    wait of a turn, of a task, of an output token with the least that it takes, and TTFT at each share."""
     index = getattr(columns[0], "index", None)
     per_token, per_flop, tpot, sessions, latency, rho, decode = (np.asarray(each, dtype=float) for each in columns)
-    wait, of_first = aggregated_tails((per_token, per_flop), tpot, sessions, (latency, rho), decode, nodes)
-    found = [list(wait), list(over_turns(*wait, turns)), of_first]
+    tails = aggregated_tails((per_token, per_flop), tpot, sessions, (latency, rho), decode, nodes)
+    of_a_token = [np.minimum(part / nodes.means[3], tpot) for part in tails.decode_wait]
+    of_a_token.append(np.maximum(tails.step, LEAST_SHARE * tpot))
 
     def like(values: Any) -> Any:
         return float(values) if index is None else pandas.Series(np.asarray(values), index=index)
 
-    one, whole, first = ([like(values) for values in each] for each in found)
-    return one, whole, first
+    each = (tails.wait, over_turns(*tails.wait, turns), of_a_token, tails.ttft)
+    return tuple([like(values) for values in found] for found in each)
