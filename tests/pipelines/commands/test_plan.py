@@ -125,7 +125,6 @@ def test_what_is_wrong_is_said(lake: Path, tmp_path: Path) -> None:
         (("--price", "h300=2"), "Unknown hardware 'h300'."),
         (("--price", "h200=2", "--price", "h200-sxm=3"), "are of one GPU: give one of them."),
         (("--engine", "vlm"), "The lake has no point of llama-3-1-8b with engine 'vlm'. It has: trtllm."),
-        (("--min-speed", "5", "--at", "p99"), "has no e2e_tokens_per_s_per_user_p99: ask --at mean or --at p90"),
         (("--max-turn-latency", "nan"), "--max-turn-latency nan: must be a finite number above 0."),
         (("--min-speed", "0"), "must be a finite number above 0."),
     ):
@@ -148,6 +147,25 @@ def test_a_release_of_another_version(lake: Path, tmp_path: Path) -> None:
     error = run(copy, "--sessions", "5").exception
     assert isinstance(error, UserError)
     assert "Run `agent-pareto build` on the lake again." in str(error)
+
+
+def test_speed_is_limited_at_every_percentile_of_a_release_that_has_it(lake: Path, tmp_path: Path) -> None:
+    import shutil
+
+    asked = ("--sessions", "500", "--min-speed", "40", "--hardware", "h200")
+    gpus = [rows_of(lake, *asked, "--at", at)[0]["gpus"] for at in ("p50", "p90", "p95", "p99")]
+    assert gpus == sorted(gpus, key=float)
+    assert float(str(gpus[-1])) > float(str(gpus[0]))
+    # before schema version 1.2 there was the p90 alone
+    copy = tmp_path / "lake"
+    shutil.copytree(lake, copy)
+    for path in copy.glob("releases/*/agent_points/*/*/*/*.parquet"):
+        points = pl.read_parquet(path, hive_partitioning=False)
+        path.unlink()
+        points.drop(f"e2e_tokens_per_s_per_user_{at}" for at in ("p50", "p95", "p99")).write_parquet(path)
+    assert run(copy, *asked, "--at", "p90").exit_code == 0
+    error = run(copy, *asked, "--at", "p99").exception
+    assert "has no e2e_tokens_per_s_per_user_p99: ask --at mean or --at p90" in str(error)
 
 
 def rows_of(lake: Path, *args: str) -> list[dict[str, object]]:
