@@ -38,6 +38,7 @@ def print_plans(rows: Sequence[Row], question: Question, at: str) -> None:
             caption=legend(feasible, question, at) if kind == kinds[-1] else None,
             importance=[column.importance for column in columns],
         )
+    _say_where_figures_are_of_more(feasible)
     several = len({row["model"] for row in rows}) > 1
     names = [f"{row['model']} on {row['hardware']}" if several else row["hardware"] for row in rows]
     if any(row["others"] for row in rows):
@@ -91,6 +92,17 @@ def _columns(rows: Sequence[Row], question: Question, at: str) -> list[Column]:
         Column("by", method_in_words, 3),
     ]
     return columns
+
+
+def _say_where_figures_are_of_more(rows: Iterable[Row]) -> None:
+    """The rows whose table does not tell so few sessions within the limits: their figures are of more."""
+    for row in rows:
+        each, read_at = row["sessions_per_replica"], row["figures_at_sessions"]
+        if read_at > each * (1 + 1e-9):
+            print_text(
+                f"{row['hardware']}: turns are as long as those of {read_at:.4g} sessions a replica, where its table "
+                f"begins or first keeps the limits; {each:,} are served no slower."
+            )
 
 
 def legend(rows: Iterable[Row], question: Question, at: str) -> str:

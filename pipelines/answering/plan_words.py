@@ -89,8 +89,6 @@ def reason_in_words(row: Mapping[str, Any], curves: Curves, question: Question) 
         "kv_capacity": "Memory holds the KV of no session.",
         "kv_capacity_below_table": "Memory holds fewer sessions than its tables begin at.",
         "host_memory_capacity": "Host memory holds the idle KV of no session.",
-        "fewer_sessions_than_table": "So many sessions cannot be spread so that each replica is within its tables and "
-        f"memory; --sessions {row['least_sessions']} would do.",
         "table_range": "No whole number of sessions lies within its tables.",
     }
     return sentences.get(reason, f"None of its points can be run: {reason}.")

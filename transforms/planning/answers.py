@@ -21,12 +21,12 @@ CONFIGURATION_COLUMNS: Final = (
 )  # fmt: skip
 COLUMNS: Final = (
     "hardware", "model", "scenario", "sessions", "feasible", "gpus", "replicas", *CONFIGURATION_COLUMNS,
-    "sessions_per_replica", "turn_latency_s", "ttft_s", "turn_latency_ms", "ttft_ms", "tpot_ms", "task_time_s",
-    "e2e_tokens_per_s_per_user", "tasks_per_hour", "tasks_per_hour_per_gpu", "usd_per_month", "usd_per_task",
-    "usd_per_million_output_tokens", "kwh_per_task", "tasks_per_hour_per_mw", "kv_utilization_fraction",
-    "binding_limit", "headroom_sessions",
+    "sessions_per_replica", "figures_at_sessions", "turn_latency_s", "ttft_s", "turn_latency_ms", "ttft_ms", "tpot_ms",
+    "task_time_s", "e2e_tokens_per_s_per_user", "tasks_per_hour", "tasks_per_hour_per_gpu",
+    "usd_per_month", "usd_per_task", "usd_per_million_output_tokens", "kwh_per_task", "tasks_per_hour_per_mw",
+    "kv_utilization_fraction", "binding_limit", "headroom_sessions",
     "transfer_method", "expected_error_fraction", "extrapolated", "low", "high", "infeasible_reason",
-    "least_turn_latency_s", "least_sessions", "least_tp_that_fits", "least_gpus",
+    "least_turn_latency_s", "least_tp_that_fits", "least_gpus",
 )  # fmt: skip
 #: What a GPU of the replica draws at most, beside the agent points' own columns.
 WATTS: Final = "_watts_per_gpu"
@@ -65,6 +65,7 @@ def with_figures(found: pl.DataFrame, curves: Curves, *, one_replica_is_least: b
         sessions="sessions_planned",
         gpus=gpus,
         sessions_per_replica=c("_high"),
+        figures_at_sessions=c("_read_at").fill_null(c("_high").cast(pl.Float64)),
         turn_latency_s=at_statistic(turn_latency_column(at), c("turn_latency_ms")) / 1e3,
         ttft_s=at_statistic(ttft_column(at), c("ttft_ms")) / 1e3,
         task_time_s=at_statistic(task_time_column(at), mean_task_time_s),

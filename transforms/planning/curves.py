@@ -71,14 +71,37 @@ class Curves:
         served = self.at(wanted, sessions)
         return served.filter(bound.allows() for bound in self.bounds) if self.bounds else served
 
-    def share(self, shares: pl.DataFrame, sessions: str | int) -> pl.DataFrame:
+    def serve_or_fewer(self, wanted: pl.DataFrame, sessions: str) -> pl.DataFrame:
+        """As ``serve``; a load that the curve does not tell within the limits has the figures of the next that it does.
+
+        Fewer sessions are served no slower than more: the figures are the most that they can be. ``_read_at``: the
+        sessions whose figures they are. A table begins at five sessions: three are read off there.
+        """
+        c = pl.col
+        keys = list(wanted.columns)
+        served = self.serve(wanted, sessions).with_columns(
+            _read_at=pl.coalesce("_read_at", c(sessions).cast(pl.Float64))
+        )
+        left = wanted.join(served, on=keys, how="anti")
+        first = pl.max_horizontal((c("_from") * (1 - TOLERANCE)).ceil(), c(sessions))
+        parts = self.allowed.select(SCHEDULE_ID, "_from", "_to")
+        loads = left.join(parts, on=SCHEDULE_ID).with_columns(_load=first.cast(pl.Int64))
+        loads = loads.filter(c("_load") <= c("_to") * (1 + TOLERANCE)).select(*keys, "_load")
+        ends = left.join(self.most.select(SCHEDULE_ID, _load="_most"), on=SCHEDULE_ID)
+        loads = pl.concat([loads, ends.filter(c("_load") >= c(sessions)).select(loads.columns)]).unique()
+        above = self.serve(loads, "_load").sort(*keys, "_load").unique(keys, keep="first", maintain_order=True)
+        above = above.with_columns(_read_at=c("_load").cast(pl.Float64))
+        return pl.concat([served, above.select(served.columns)])
+
+    def share(self, shares: pl.DataFrame, sessions: int) -> pl.DataFrame:
         """Curves and ``replicas`` that serve ``sessions`` evenly within the limits, with figures of the fuller ones.
 
         ``_high`` and ``_low``: the sessions of the fuller and the emptier replicas.
         """
         c = pl.col
-        total = c(sessions) if isinstance(sessions, str) else pl.lit(sessions)
-        shares = shares.with_columns(_high=(total + c("replicas") - 1) // c("replicas"), _low=total // c("replicas"))
-        high, low = (self.serve(shares, share) for share in ("_high", "_low"))
+        shares = shares.with_columns(
+            _high=(sessions + c("replicas") - 1) // c("replicas"), _low=sessions // c("replicas")
+        )
+        high, low = (self.serve_or_fewer(shares, share) for share in ("_high", "_low"))
         lows = low.select(SCHEDULE_ID, "replicas", _low_latency_ms="turn_latency_ms")
         return high.join(lows, on=[SCHEDULE_ID, "replicas"], how="inner")

@@ -82,7 +82,7 @@ def _why_not(unanswered: pl.DataFrame, curves: Curves, question: Question, by: S
     """``why_not`` of groups without a plan: of the replicas that the GPUs hold, where they hold any of the group."""
 
     def of(points: pl.DataFrame) -> pl.DataFrame:
-        return why_not(Curves(points, curves.limits, curves.scenario, curves.closed_loop), by, question.sessions)
+        return why_not(Curves(points, curves.limits, curves.scenario, curves.closed_loop), by)
 
     if question.gpus is None:
         return of(unanswered)

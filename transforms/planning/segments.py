@@ -42,19 +42,21 @@ def segments(points: pl.DataFrame, figures: Sequence[str] = ()) -> pl.DataFrame:
 
     ``figures``: what is read on straight lines between rows beside the means of a turn.
 
-    A piece is its lower row and, as ``_next_*``, its upper one; sessions lie between ``_from`` and ``_to``. A row at
-    a batch of one serves fewer sessions as well as its own: it has a piece of its own below it. Rows that cannot be
-    run for another reason than memory bound no piece. Where the cache's hit rate falls between two rows, no piece
-    joins them.
+    A piece is its lower row and, as ``_next_*``, its upper one; sessions lie between ``_from`` and ``_to``. The first
+    row of a curve serves fewer sessions as well as its own, no slower than these: it has a piece of its own below it,
+    and ``_read_at`` are its sessions where a batch above one makes that a bound.
+    Rows that cannot be run for another reason than memory bound no piece. Where the cache's hit rate falls between two
+    rows, no piece joins them.
     """
     c = pl.col
     lines = (*TURN_FIGURES, *figures, "sessions", IN_FLIGHT)
     rows = points.filter(~c("interpolated")).with_columns(_stations=stations(), **{IN_FLIGHT: in_flight_per_station()})
     rows = with_next(rows, SCHEDULE_ID, (*lines, "_sound", "cache_hit_rate")).with_row_index("_rank")
     rows = rows.with_columns(c("_rank").cast(pl.Int64))
-    alone = rows.filter(c("_first") & (c("batch_per_rank") <= 1) & c("_sound")).with_columns(
+    alone = rows.filter(c("_first") & c("_sound")).with_columns(
         *(c(name).alias(next_name(name)) for name in lines),
         _from=pl.lit(0.0), _to=c("sessions"), _rank=c("_rank") - 1, _cliff=pl.lit(False),
+        _read_at=pl.when(c("batch_per_rank") > 1).then("sessions"),
     )  # fmt: skip
     next_is_sound = c("_next_sound").fill_null(False)
     falls = (c("cache_hit_rate") - c("_next_cache_hit_rate")).abs() > CLIFF_OF_HIT_RATE
@@ -65,7 +67,7 @@ def segments(points: pl.DataFrame, figures: Sequence[str] = ()) -> pl.DataFrame:
         pl.when(joined).then(next_name(name)).otherwise(name).alias(next_name(name)) for name in lines
     )
     pairs = pairs.filter(c("_sound") & (c("_next_sessions") >= c("sessions")))
-    pairs = pairs.with_columns(_from=c("sessions"), _to=c("_next_sessions"))
+    pairs = pairs.with_columns(_from=c("sessions"), _to=c("_next_sessions"), _read_at=pl.lit(None, pl.Float64))
     return pl.concat([alone.select(pairs.columns), pairs]).sort(SCHEDULE_ID, "_rank")
 
 

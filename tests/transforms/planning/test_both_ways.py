@@ -45,6 +45,10 @@ class Tried:
                 fine &= self.figures[f"{name}{at}_ms"] <= 1e3 * limit_s
         return np.concatenate([[False], fine])
 
+    def served(self, limits: Limits) -> Array:
+        """Whether each number of sessions is served: as it is, or as more of them would be."""
+        return np.logical_or.accumulate(self.allowed(limits)[::-1])[::-1]
+
 
 @pytest.fixture(scope="module")
 def points() -> pl.DataFrame:
@@ -103,7 +107,7 @@ def at(rows: list[dict[str, Any]], sessions: int, ranks: int, pause_s: float) ->
 
     if not rows or not sound(rows[0]):
         return {}
-    if rows[0]["batch_per_rank"] <= 1 and sessions <= rows[0]["sessions"] * (1 + 1e-9):
+    if sessions <= rows[0]["sessions"] * (1 + 1e-9):
         return {name: rows[0][name] for name in FIGURES}
     for low, high in pairwise(rows):
         if not (sound(low) and sound(high) and low["sessions"] <= sessions * (1 + 1e-9)):
@@ -125,12 +129,12 @@ def fewest(tried: list[Tried], sessions: int, limits: Limits) -> float:
     """GPUs by trying every number of replicas."""
     best = math.inf
     for each in tried:
-        allowed = each.allowed(limits)
+        served = each.served(limits)
         for replicas in range(1, sessions + 1):
             if replicas * each.gpus >= best:
                 break
             shares = {math.ceil(sessions / replicas), sessions // replicas}
-            if all(share < len(allowed) and allowed[share] for share in shares):
+            if all(share < len(served) and served[share] for share in shares):
                 best = replicas * each.gpus
                 break
     return best
@@ -257,3 +261,23 @@ def test_the_load_of_most_turns() -> None:
         turns = (b - 1) / latency + 1 / (latency + pause_s)
         found = load_of_most_turns(low_b, low_s, high_b, high_s, pause_s)
         assert found == pytest.approx(b[np.argmax(turns)], abs=1e-3)
+
+
+@pytest.mark.parametrize("count", [15, pytest.param(200, marks=pytest.mark.slow)])
+def test_more_sessions_and_tighter_limits_never_need_fewer_gpus(
+    points: pl.DataFrame, scenario: Loop, count: int
+) -> None:
+    """On real tables, which begin at some load, jump between schedules and are not smooth."""
+    dice = random.Random(7)
+
+    def gpus(sessions: int, longest_s: float, at: Statistic) -> float:
+        curves = Curves.of_points(points, Limits(max_turn_latency_s=longest_s, at=at), scenario)
+        (row,) = answer(curves, Question(sessions=sessions), with_band=False).to_dicts()
+        return math.inf if row["gpus"] is None else float(row["gpus"])
+
+    for _ in range(count):
+        sessions, longest_s = dice.randint(1, 60), dice.uniform(1.0, 9.0)
+        at: Statistic = dice.choice(("mean", "p90", "p95"))
+        asked = gpus(sessions, longest_s, at)
+        assert gpus(sessions + dice.randint(1, 20), longest_s, at) >= asked, (sessions, longest_s, at)
+        assert gpus(sessions, longest_s * dice.uniform(0.7, 1.0), at) >= asked, (sessions, longest_s, at)
