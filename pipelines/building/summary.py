@@ -15,6 +15,11 @@ from pipelines.reading.read_inputs import Inputs, superseded_in_words
 from pipelines.terminal import print_table, say
 
 PROGRAM = "agent-pareto"
+#: What a summary suggests to try; its answer fits any screen.
+FIRST_QUERY = (
+    "select hardware, model, scenario, round(max(tasks_per_hour_per_gpu)) as best "
+    "from agent_frontier group by all order by best desc limit 5"
+)
 
 
 def print_summary(report: BuildReport, lake: Path, seconds: float) -> None:
@@ -70,7 +75,7 @@ def print_summary(report: BuildReport, lake: Path, seconds: float) -> None:
         say(f"Deleted releases: {', '.join(report.pruned)}")
     say(f"Release {report.release} in {shown(lake)}")
     place = url_of(lake) if is_remote(lake) else str(lake)
-    say(f'Try: {_command()} query "select * from agent_frontier limit 5" --lake {shlex.quote(place)}')
+    say(f'Try: {_command()} query "{FIRST_QUERY}" --lake {shlex.quote(place)}')
 
 
 def _command() -> str:

@@ -94,4 +94,4 @@ def test_the_data_of_a_folder_that_happens_to_be_called_data_is_not_taken(tmp_pa
         "from pipelines.reading.catalogues import load_scenarios; print(len(load_scenarios()))"
     )
     done = subprocess.run([sys.executable, "-c", probe], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "3"
+    assert done.stdout.strip() == "5"

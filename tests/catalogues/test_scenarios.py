@@ -18,8 +18,8 @@ def shipped(slug: str) -> Scenario:
     return load_scenarios([slug])[0]
 
 
-def test_the_articles_three_are_shipped_in_its_order() -> None:
-    assert [scenario.slug for scenario in load_scenarios()] == list(STEP_8)
+def test_the_articles_three_are_shipped_in_its_order_and_what_people_ask_for_follows() -> None:
+    assert [scenario.slug for scenario in load_scenarios()] == [*STEP_8, "claude-code", "chat-with-tools"]
 
 
 @pytest.mark.parametrize("slug", STEP_8)

@@ -263,7 +263,7 @@ def test_a_spec_that_is_neither(tmp_path: Path) -> None:
     message = scenario_refusal("code-agnt")
     assert message == (
         "'code-agnt' is neither a scenario of the catalogue nor a file. Did you mean 'code-agent'?"
-        " Known: code-agent, research-agent, deep-reasoning, claude-code, agentx-replay, chat-with-tools, mini-swe;"
+        " Known: code-agent, research-agent, deep-reasoning, claude-code, chat-with-tools, agentx-replay, mini-swe;"
         " or name a YAML file with a list under `scenarios:`."
     )
     assert "neither" in scenario_refusal("x" * 5_000)

@@ -24,5 +24,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     prices = folder.parent / "prices.yaml"
     prices.write_text(PRICES)
-    build(BuildOptions(tables=tables, synthesize=False, prices=prices, out=folder), full=True)
+    scenarios = ("code-agent", "research-agent", "deep-reasoning")
+    build(BuildOptions(tables=tables, scenarios=scenarios, synthesize=False, prices=prices, out=folder), full=True)
     return folder

@@ -88,7 +88,7 @@ def build_real_lake(folder: Path) -> RealLake:
     faulty.write_text(csv_text(list(case_01().values())))
     hardware = HardwareCatalogue(tuple(load_hardware().get(slug) for slug in HARDWARE))
     models = ModelCatalogue(tuple(load_models().get(slug) for slug in MODELS))
-    scenarios = (*load_scenarios(), LONG)
+    scenarios = (*load_scenarios(("code-agent", "research-agent", "deep-reasoning")), LONG)
     inputs = read_inputs(find_files([*TABLE_FILES, faulty]), hardware, models)
     # a tenth of the memory kept, whatever the engine: what fits is checked by hand
     options = BuildOptions(tables=TABLE_FILES, synthesize=True, reserve_fraction=0.1, out=folder / "lake")

@@ -175,7 +175,7 @@ def test_reading_takes_bounded_memory_and_shows_progress(tmp_path: Path, monkeyp
 def test_list_marks_what_is_not_built_by_default() -> None:
     output = CliRunner().invoke(scenarios.app, ["list"]).output
     marked = {words[0] for words in map(str.split, output.splitlines()) if words and words[-1] == "*"}
-    assert marked == {"claude-code", "agentx-replay", "chat-with-tools", "mini-swe"}
+    assert marked == {"agentx-replay", "mini-swe"}
     assert "built only when named" in output
     one = CliRunner().invoke(scenarios.app, ["list", "--scenarios", "mini-swe"]).output
     assert "*" not in one

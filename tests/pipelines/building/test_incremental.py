@@ -21,7 +21,7 @@ from schemas.errors import UserError
 from schemas.options import BuildOptions, MappingOptions
 from tests.pipelines.builds import Built, build, file_hashes, release_content, write_small_table, write_small_tables
 
-SCENARIOS = {"code-agent", "research-agent", "deep-reasoning"}
+SCENARIOS = ("code-agent", "research-agent", "deep-reasoning")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def tables(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def options(tmp_path: Path, tables: Path) -> BuildOptions:
-    return BuildOptions(tables=(tables,), out=tmp_path / "lake")
+    return BuildOptions(tables=(tables,), scenarios=SCENARIOS, out=tmp_path / "lake")
 
 
 def keys(records: Iterable[PartitionRecord]) -> set[tuple[str, str, str | None]]:
@@ -202,7 +202,7 @@ def test_without_hard_links_files_are_copied(
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> stages.Prepared:
     tables = write_small_tables(tmp_path_factory.mktemp("inputs") / "tables")
-    return stages.read(stages.find(BuildOptions(tables=(tables,))))
+    return stages.read(stages.find(BuildOptions(tables=(tables,), scenarios=SCENARIOS)))
 
 
 def hashes(points: Any, hardware: Any, models: Any, scenarios: Any, options: Any) -> dict[Key, str]:

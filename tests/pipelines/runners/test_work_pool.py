@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipelines.building.summary import FIRST_QUERY
 from pipelines.lake.reader import current_release
 from tests.pipelines.builds import write_small_tables
 
@@ -43,5 +44,5 @@ def test_a_worker_of_the_pool_runs_the_deployed_build(tmp_path: Path, prefect_se
     said = prefect("worker", "start", "--pool", "agent-pareto", "--run-once")
     release = current_release(lake)
     assert f"Release {release.id} in {lake}" in said
-    assert f'Try: agent-pareto query "select * from agent_frontier limit 5" --lake {lake}' in said
+    assert f'Try: agent-pareto query "{FIRST_QUERY}" --lake {lake}' in said
     assert release.manifest["tables"]["agent_points"]["rows"] > 0
