@@ -39,6 +39,9 @@ def evaluate_command(
     engines: Annotated[
         Path | None, typer.Option("--engines", help="Engines that `agent-pareto calibrate` wrote, for --runs.")
     ] = None,
+    lake: Annotated[
+        Path | None, typer.Option("--lake", help="Predict --runs by the engines and catalogues of this lake's release.")
+    ] = None,
     kv_dtype: Annotated[
         KvDtype | None, typer.Option("--kv-dtype", help="KV format of --runs; without: the checkpoint's.")
     ] = None,
@@ -67,14 +70,16 @@ def evaluate_command(
     if runs:
         if tables or reference or save:
             raise typer.BadParameter("--runs stands alone: it takes no --tables, --reference or --save")
+        if engines is not None and lake is not None:
+            raise typer.BadParameter("--engines and --lake both say which engines predict: give one")
         from pipelines.commands.evaluate_runs import evaluate_runs
 
-        evaluate_runs(runs, engines, kv_dtype, host_memory_gib * 2.0**30, hardware, models, output_format, svg)
+        evaluate_runs(runs, engines, lake, kv_dtype, host_memory_gib * 2.0**30, hardware, models, output_format, svg)
         return
     if not tables or not reference:
         raise typer.BadParameter("give --tables and --reference, or --runs")
-    if engines is not None or kv_dtype is not None or host_memory_gib or svg is not None:
-        raise typer.BadParameter("--engines, --kv-dtype, --host-memory-gib and --svg belong to --runs")
+    if any(each is not None for each in (engines, lake, kv_dtype, svg)) or host_memory_gib:
+        raise typer.BadParameter("--engines, --lake, --kv-dtype, --host-memory-gib and --svg belong to --runs")
     from pipelines.progress import progress, shown_progress
     from pipelines.reading.catalogues import load_hardware, load_models
     from schemas.errors import UserError

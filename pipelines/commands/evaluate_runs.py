@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.terminal import say
 
 if TYPE_CHECKING:
+    from schemas.catalogue import HardwareCatalogue, ModelCatalogue
     from schemas.engines import CalibratedEngine
     from transforms.agentic.runs import AgentRun, RunDeployment
 
@@ -16,6 +17,7 @@ _FIGURES = {"output_tokens_per_s_per_gpu": "throughput", "turn_latency_s": "late
 def evaluate_runs(
     runs: list[Path],
     engines: Path | None,
+    lake: Path | None,
     kv_dtype: str | None,
     host_bytes: float,
     hardware: Path | None,
@@ -25,10 +27,8 @@ def evaluate_runs(
 ) -> None:
     """Reads the runs, predicts each, prints both and draws them where ``svg`` is given.
 
-    Raises ``UserError`` where there is no run.
+    The engines are those of a file or of a lake's release. Raises ``UserError`` where there is no run.
     """
-    from pipelines.reading.catalogues import load_hardware, load_models
-    from pipelines.reading.engines import load_engines
     from pipelines.reading.faults import faults_in_words
     from pipelines.reading.inputs import find_files
     from pipelines.reading.read_inputs import read_inputs
@@ -36,8 +36,7 @@ def evaluate_runs(
     from transforms.agentic.runs import run_deployments, unusable_runs
     from transforms.calibration.sharing import architectures
 
-    gpus, specs = load_hardware(hardware), load_models(models)
-    known = () if engines is None else load_engines(engines).engines
+    known, gpus, specs = _known(engines, lake, hardware, models)
     inputs = read_inputs(find_files(tuple(runs)), gpus, specs)
     if inputs.measured_agentic.is_empty():
         raise UserError(f"None of the files holds a measured agent run that can be used.\n{faults_in_words(inputs)}")
@@ -64,6 +63,27 @@ def evaluate_runs(
         print_json({"runs": records, "errors": errors})
         return
     _print_tables(found, records, errors)
+
+
+def _known(
+    engines: Path | None, lake: Path | None, hardware: Path | None, models: Path | None
+) -> "tuple[Sequence[CalibratedEngine], HardwareCatalogue, ModelCatalogue]":
+    """Engines and catalogues: those of the lake's release, where there is a lake and no catalogue of one's own."""
+    from pipelines.answering.release_contents import open_contents
+    from pipelines.reading.catalogues import load_hardware, load_models
+    from pipelines.reading.engines import load_engines
+
+    if lake is None:
+        known = () if engines is None else load_engines(engines).engines
+        return known, load_hardware(hardware), load_models(models)
+    contents = open_contents(lake)
+    if not contents.engines.engines:
+        say(f"{lake} holds no engine: none of its rows were measured. Runs are held against what is expected.", err=True)
+    return (
+        contents.engines.engines,
+        contents.hardware if hardware is None else load_hardware(hardware),
+        contents.models if models is None else load_models(models),
+    )
 
 
 def _records(

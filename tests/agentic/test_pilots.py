@@ -102,7 +102,13 @@ def test_the_pause_is_read_from_the_run() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["evaluate"], ["evaluate", "--runs", "x", "--tables", "y"], ["evaluate", "--tables", "y", "--engines", "z"]],
+    [
+        ["evaluate"],
+        ["evaluate", "--runs", "x", "--tables", "y"],
+        ["evaluate", "--tables", "y", "--engines", "z"],
+        ["evaluate", "--tables", "y", "--reference", "x", "--lake", "z"],
+        ["evaluate", "--runs", "x", "--engines", "y", "--lake", "z"],
+    ],
 )
 def test_wrong_use_is_said(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 2

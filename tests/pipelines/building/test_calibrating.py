@@ -1,6 +1,8 @@
 """Builds of measured rows: engines are fitted, taken from a file, kept in the release, or left out."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -11,6 +13,7 @@ from pipelines.cli import app
 from pipelines.lake.reader import current_release
 from schemas.errors import UserError
 from schemas.options import BuildOptions
+from tests.agentic.made_runs import write_runs
 from tests.calibration.test_command import write_load_tests
 from tests.pipelines.builds import build
 
@@ -44,6 +47,25 @@ def test_a_build_fits_engines_and_keeps_them(folder: Path) -> None:
     assert (points["turn_latency_ms_low"] < points["turn_latency_ms"]).all()
     (engine,) = ReleaseContents(current_release(folder / "fitted")).engines.engines
     assert engine.rows_used == 6
+    write_runs(folder / "agent-runs", 4)
+    by_lake, by_file, by_none = (
+        evaluated(folder / "agent-runs", *options)
+        for options in (("--lake", folder / "fitted"), ("--engines", folder / "engines.yaml"), ())
+    )
+    assert by_lake["calibrated"]
+    assert by_lake["predicted"] == pytest.approx(by_file["predicted"])
+    assert not by_none["calibrated"]
+    assert by_lake["predicted"]["turn_latency_s"] != pytest.approx(by_none["predicted"]["turn_latency_s"], rel=0.01)
+
+
+def evaluated(runs: Path, *options: object) -> dict[str, Any]:
+    """The one run beside its prediction."""
+    command = ["evaluate", "--runs", str(runs), *map(str, options), "--format", "json"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    (run,) = json.loads(done.stdout)["runs"]
+    found: dict[str, Any] = run
+    return found
 
 
 def test_engines_of_a_file_are_those_that_the_build_would_fit(folder: Path) -> None:
