@@ -39,7 +39,7 @@ FIELDS: dict[str, Field] = {}
 
 SOURCES: Final = (
     "aiconfigurator", "inferencex", "vllm", "vllm-multi-turn", "sglang", "aiperf", "genai-perf", "guidellm",
-    "inference-perf", "llm-d", "generic", "roofline",
+    "inference-perf", "llm-d", "turn-log", "generic", "roofline",
 )  # fmt: skip
 INFEASIBLE_REASONS: Final = (
     "weights_do_not_fit",
@@ -136,6 +136,10 @@ _text("kv_dtype_source", "who says the KV format: the input (or source.yaml), th
       "nobody: then it is the checkpoint's own; NULL on synthesised rows", "input, facts", nullable=True,
       allowed=("reported", "recipe", "checkpoint"))  # fmt: skip
 _text("precision_name", "precision as the input names it; NULL where it names formats only", nullable=True)
+_text("linear_precision_name", "format of the other linear layers as the run's source says it; NULL where it does not",
+      nullable=True)  # fmt: skip
+_text("cache_precision_name", "format of the KV cache as the run's source says it; NULL where it does not",
+      nullable=True)  # fmt: skip
 _text("attention_dtype", "arithmetic of prefill attention", allowed=("bf16", "fp8"))
 _text("backend", "inference engine")
 _text("backend_name", "inference engine or framework as the input names it", nullable=True)
@@ -402,6 +406,12 @@ for _percentile in (50, 90, 99):
     _real(f"itl_p{_percentile}_ms", "ms", f"{_percentile}th percentile of the time between two tokens", "input",
           nullable=True)  # fmt: skip
 _real("itl_ms", "ms", "time between two tokens, mean", "input", nullable=True)
+_real("pause_s", "s", "pause between a session's turns, mean over all turns; NULL where the run does not tell",
+      "input", nullable=True)  # fmt: skip
+_real("turns_per_session", "turns", "turns of a session within the run, mean; NULL where only their sum is told",
+      "input", nullable=True, above=0)  # fmt: skip
+_real("context_spread_fraction", "-", "standard deviation of the prompts' lengths over their mean", "input",
+      nullable=True)  # fmt: skip
 for _name, _what in (
     ("server_gpu_cache_hit_rate", "share of prompt tokens found in GPU memory, counted by the server"),
     ("server_cpu_cache_hit_rate", "share of prompt tokens found in host memory, counted by the server"),

@@ -99,6 +99,12 @@ class Facts(BaseModel):
     kv_tokens: Annotated[int, Field(ge=1, le=10**12)] | None = Field(
         default=None, description="tokens that the KV cache of one replica holds, as its server prints it"
     )
+    agent_run: bool | None = Field(
+        default=None, description="true: a log of turns is a run of agents, not one standard row"
+    )
+    cache_hit_rate: Annotated[float, Field(ge=0.0, le=1.0)] | None = Field(
+        default=None, description="share of the prompts' tokens that a run of agents found in the server's cache"
+    )
     setting: Words | None = Field(
         default=None, description="what tells this run from others of its shape: a server flag, a label"
     )
@@ -111,6 +117,8 @@ class Facts(BaseModel):
                 f"accepted_tokens is {yielded:g}: a step that drafts {drafted} yields from 1 to {drafted + 1} tokens "
                 "(the accepted ones and the model's own)"
             )
+        if self.cache_hit_rate is not None and self.prefix_tokens is not None:
+            raise ValueError("cache_hit_rate and prefix_tokens both say what the cache held: give one")
         mode, pools = self.serving_mode, [name for name in POOL_SHAPE if getattr(self, name) is not None]
         single = [name for name in SHAPE if getattr(self, name) is not None]
         if pools and single:
@@ -183,7 +191,9 @@ class TokenRatePerUserColumn(Column):
 
 
 #: Facts that hold for a whole file, not for a row of it.
-_OF_THE_FILE: Final = frozenset({"run", "measured_at", "tool", "tool_version", "latency_statistic"})
+_OF_THE_FILE: Final = frozenset({
+    "run", "measured_at", "tool", "tool_version", "latency_statistic", "agent_run", "cache_hit_rate",
+})  # fmt: skip
 #: Field of a generic table -> the kind of column that it can stand in.
 _COLUMN_KINDS: Final[Mapping[str, type[Column]]] = {
     **{name: Column for name in Facts.model_fields if name not in _OF_THE_FILE},

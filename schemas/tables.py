@@ -138,6 +138,8 @@ TABLES: Final[dict[str, Table]] = {
                 "ttft_ms", "ttft_p50_ms", "ttft_p90_ms", "ttft_p99_ms",
                 "turn_latency_ms", "turn_latency_p50_ms", "turn_latency_p90_ms", "turn_latency_p99_ms",
                 "itl_ms", "itl_p50_ms", "itl_p90_ms", "itl_p99_ms",
+                "pause_s", "turns_per_session", "context_spread_fraction",
+                "linear_precision_name", "cache_precision_name", "kv_tokens",
             ),
             ("point_id",),
         ),

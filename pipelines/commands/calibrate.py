@@ -10,6 +10,7 @@ from pipelines.terminal import print_text, say
 from schemas.dtypes import KvDtype
 
 if TYPE_CHECKING:
+    from pipelines.reading.inputs import FoundFile
     from schemas.engines import CalibratedEngine
     from transforms.agentic.runs import RunDeployment
     from transforms.calibration import Calibration
@@ -50,7 +51,6 @@ def calibrate_command(
     from pipelines.reading.catalogues import load_hardware, load_models
     from pipelines.reading.engines import engines_as_text, load_priors
     from pipelines.reading.faults import faults_in_words
-    from pipelines.reading.inputs import find_files
     from pipelines.reading.read_inputs import READING, read_inputs
     from schemas.errors import UserError
     from transforms.agentic.runs import run_deployments, unusable_runs, usable_pilots
@@ -61,7 +61,7 @@ def calibrate_command(
         raise UserError("Nothing to fit to: name measured tables with --tables, or agent runs with --pilot.")
     gpus, specs, priors = load_hardware(hardware), load_models(models), load_priors()
     with shown_progress():
-        files = find_files((*(tables or ()), *(pilot or ())))
+        files = _all_files(tables or (), pilot or ())
         progress().start(READING, len(files))
         inputs = read_inputs(files, gpus, specs, on_file=lambda shown: progress().advance(READING))
         found = list(deployments(inputs.serving_points, specs, gpus))
@@ -112,6 +112,16 @@ def calibrate_command(
             say(f"Wrote {out}: {len(fitted)} engine{'s' * (len(fitted) != 1)}.")
     if not fitted:
         raise typer.Exit(1)
+
+
+def _all_files(tables: Sequence[Path], pilots: Sequence[Path]) -> "list[FoundFile]":
+    """The files of both, those of the pilots as runs of agents; each once and by a name of its own."""
+    from pipelines.reading.inputs import find_files, with_distinct_names
+
+    runs = find_files(pilots, as_runs=True) if pilots else []
+    named = {file.path.resolve() for file in runs}
+    rows = find_files(tables) if tables else []
+    return with_distinct_names([*(file for file in rows if file.path.resolve() not in named), *runs])
 
 
 def _engine(calibration: "Calibration") -> "CalibratedEngine | None":

@@ -37,7 +37,7 @@ def evaluate_runs(
     from transforms.calibration.sharing import architectures
 
     known, gpus, specs = _known(engines, lake, hardware, models)
-    inputs = read_inputs(find_files(tuple(runs)), gpus, specs)
+    inputs = read_inputs(find_files(tuple(runs), as_runs=True), gpus, specs)
     if inputs.measured_agentic.is_empty():
         raise UserError(f"None of the files holds a measured agent run that can be used.\n{faults_in_words(inputs)}")
     if inputs.faults:
@@ -78,7 +78,7 @@ def _known(
         return known, load_hardware(hardware), load_models(models)
     contents = open_contents(lake)
     if not contents.engines.engines:
-        say(f"{lake} holds no engine: none of its rows were measured. Runs are held against what is expected.", err=True)
+        say(f"{lake} holds no engine: runs are held against what is expected of such engines.", err=True)
     return (
         contents.engines.engines,
         contents.hardware if hardware is None else load_hardware(hardware),

@@ -43,12 +43,14 @@ class FoundFile:
 
     ``refused`` says why there is no such file, of one that was asked for. ``root`` is the folder, free of links, in
     which the file was found: what is read beside the file lies in it too. None for a file that was named itself.
+    ``as_run``: whoever asked for it said that it is a run of agents.
     """
 
     path: Path
     shown: str
     refused: str | None = None
     root: Path | None = None
+    as_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ class Search:
     passed_over: list[PassedOver]
 
 
-def find_files(paths: Sequence[Path]) -> list[FoundFile]:
-    """The files to read of ``search``."""
-    return search(paths).files
+def find_files(paths: Sequence[Path], *, as_runs: bool = False) -> list[FoundFile]:
+    """The files to read of ``search``; with ``as_runs`` logs of turns are runs of agents, whatever is beside them."""
+    return [replace(file, as_run=as_runs) for file in search(paths).files]
 
 
 def search(paths: Sequence[Path]) -> Search:
@@ -117,7 +119,7 @@ def open_file(found: FoundFile) -> InputFile:
     except UserError as error:
         raise FileRejectedError(str(error)) from error
     content = _unpacked(packed) if packed.startswith(b"\x1f\x8b") else packed
-    return InputFile(found.shown, content, hashlib.sha256(packed).hexdigest(), beside, sidecar)
+    return InputFile(found.shown, content, hashlib.sha256(packed).hexdigest(), beside, sidecar, found.as_run)
 
 
 def _names_beside(path: Path) -> tuple[str, ...]:

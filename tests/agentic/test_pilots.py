@@ -96,8 +96,15 @@ def test_a_stalled_run_does_not_count(runs: Path, tmp_path: Path) -> None:
 
 def test_the_pause_is_read_from_the_run() -> None:
     """8 sessions took 316 turns of 20 s in 1,800 s and were amid another: 45 s for each, 25 s of it a pause."""
-    row = {"sessions": 8.0, "duration_s": 1_800.0, "requests_successful": 316.0, "turn_latency_ms": 20_000.0}
+    row: dict[str, Any] = {
+        "sessions": 8.0,
+        "duration_s": 1_800.0,
+        "requests_successful": 316.0,
+        "turn_latency_ms": 20_000.0,
+    }
+    row["pause_s"] = None
     assert pause_s(row) == pytest.approx(25.0)
+    assert pause_s(row | {"pause_s": 12.0}) == 12.0
 
 
 @pytest.mark.parametrize(
@@ -122,3 +129,28 @@ def test_runs_that_cannot_be_replayed_are_named(runs: Path, tmp_path: Path) -> N
     assert done.exit_code == 0, done.output
     assert [each["source_file"] for each in json.loads(done.stdout)["runs"]] == ["good.json"]
     assert "no_latency.json" in done.stderr
+
+
+def test_a_log_of_turns_is_a_pilot_too(runs: Path, tmp_path: Path) -> None:
+    """Eight sessions of the run above as a load generator logs their turns: the engine comes out nearly alike."""
+    run = json.loads((runs / "run_008.json").read_text())
+    latency, pause = run["mean_e2el"], 12.0
+    lines = ["session,start_s,latency_s,ttft_s,input_tokens,output_tokens,cached_tokens"]
+    turns = round(1_800.0 / (latency + pause))
+    for session in range(8):
+        for turn in range(turns):
+            start = session + turn * (latency + pause)
+            cached = 60_000 * run["server_gpu_cache_hit_rate"]
+            lines.append(f"s{session},{start},{latency},{run['mean_ttft']},60000,600,{cached}")
+    (tmp_path / "turns.csv").write_text("\n".join(lines))
+    facts = "hardware: h200\nmodel: llama-3.1-70b\nweight_dtype: fp8\nkv_dtype: bf16\nbackend: vllm\ntp: 4\n"
+    (tmp_path / "source.yaml").write_text(facts)
+    parameters = []
+    for pilot in (tmp_path, runs / "run_008.json"):
+        done = CliRunner().invoke(app, ["calibrate", "--pilot", str(pilot), "--format", "json"])
+        assert done.exit_code == 0, done.output
+        (engine,) = json.loads(done.stdout)["deployments"]
+        parameters.append(engine["parameters"])
+    by_log, by_summary = parameters
+    assert by_log["attention_fraction"] == pytest.approx(by_summary["attention_fraction"], rel=0.15)
+    assert by_log["step_s"] == pytest.approx(by_summary["step_s"], rel=0.15)

@@ -9,10 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
+from pipelines.reading.sidecars import parse_sidecar
 from schemas.options import BuildOptions
 from tests.calibration.test_command import SIDECAR, write_load_tests
 from tests.docs.page import ROOT, Command, blocks, commands, lines_of
 from tests.pipelines.builds import build
+from transforms.sources.formats import read_file
+from transforms.sources.rows import InputFile
 
 PAGE = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
 CALIBRATE, BUILD, PLAN, *_PILOTS = commands(PAGE)
@@ -35,7 +38,11 @@ def printed(command: Command) -> tuple[str, ...]:
 
 
 def test_what_the_results_do_not_say() -> None:
-    assert [block.strip() for block in blocks(PAGE, "text")] == [SIDECAR.strip()]
+    sidecar, log = (block.strip() for block in blocks(PAGE, "text"))
+    assert sidecar == SIDECAR.strip()
+    reading = read_file(InputFile("turns.csv", log.encode(), "", {}, parse_sidecar(f"{sidecar}\nmodel: x".encode())[0]))
+    assert reading.agentic is not None
+    assert reading.agentic["reason"].to_list() == [None]
 
 
 def test_load_tests_become_a_plan_with_error_bars() -> None:

@@ -19,6 +19,7 @@ from schemas.scenarios import Scenario
 from schemas.sidecar import Sidecar
 from schemas.tables import TABLES
 from tests.docs.page import PAGES, ROOT, TEXT, anchors, commands, links, spans
+from transforms.sources.agent_turns import TURN_SCHEMA
 
 COMMAND = typer.main.get_command(app)
 #: Folders and endings by which a piece of code in the text is a file of the repository.
@@ -107,7 +108,7 @@ def known_words() -> set[str]:
     """Names of columns, tables, fields of files, reasons and limits."""
     models = (BuildOptions, Scenario, Sidecar, Price, LeastRecentlyUsedCache, TimeToLiveCache)
     fields = {name for model in models for name in model.model_fields}
-    return {*FIELDS, *TABLES, *fields, *INFEASIBLE_REASONS, *BINDING_LIMITS}
+    return {*FIELDS, *TABLES, *TURN_SCHEMA, *fields, *INFEASIBLE_REASONS, *BINDING_LIMITS}
 
 
 #: Pages of columns in files of others, which tests of their readers hold.

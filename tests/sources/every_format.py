@@ -12,6 +12,7 @@ import yaml
 
 from tests.sources import results
 from tests.sources.mutations import leaves, parent_of
+from tests.sources.test_agent_turns import as_aiperf, as_vllm, turns
 from tests.sources.test_aiconfigurator import AGG_ROW, DISAGG_ROW, MTP_TEXT
 from tests.sources.test_generic import COLUMNS, ROW
 from tests.sources.test_inferencex import AGENTIC_ROW, API_ROW, METRICS, api
@@ -153,6 +154,11 @@ EXAMPLES: dict[str, Example] = {
     "vllm": Example(_json(results.vllm_record()), FACTS, spoiled_lines),
     "vllm medians": Example(_json(_MEDIANS), FACTS, spoiled_lines),
     "vllm multi-turn": Example(_json(results.multi_turn_stats()), CACHED, spoiled_requests),
+    "vllm agents": Example(_json(as_vllm(turns())), f"{FACTS}agent_run: true\n", spoiled_requests),
+    "aiperf agents": Example(
+        _json([json.loads(line) for line in as_aiperf(turns()).splitlines()]), FACTS, spoiled_requests
+    ),
+    "turn log": Example(_json(turns()), FACTS, spoiled_requests),
     "sglang": Example(_json(results.sglang_record()), FACTS, spoiled_lines),
     "sglang server": Example(_json(results.sglang_record(server_info=_SERVER)), _NO_SHAPE, spoiled_lines),
     "aiperf": Example(_json(results.aiperf_summary()), FACTS, spoiled_documents),

@@ -29,7 +29,7 @@ from transforms.equations import kv_memory as kv
 
 #: Runs of one of these are runs of one deployment.
 DEPLOYMENT: Final = ("hardware", "model", "precision_name", "backend", "backend_version", "tp", "pp", "dp", "cp",
-                     "moe_ep", "draft_tokens")  # fmt: skip
+                     "moe_ep", "draft_tokens", "linear_precision_name", "cache_precision_name")  # fmt: skip
 _ONE_DEPLOYMENT: Final = ("hardware", "weight_dtype", "backend", "serving_mode", "tp", "dp", "draft_tokens")
 #: What a replay needs of a run.
 _NEEDED: Final = ("tp", "pp", "dp", "cp", "sessions", "duration_s", "requests_total", "requests_successful",
@@ -144,17 +144,19 @@ def run_deployments(
         first = part.row(0, named=True)
         spec, gpu = models[first["model"]], hardware.get(first["hardware"])
         linear, experts = served_formats(first["precision_name"], spec, gpu)
+        linear = first["linear_precision_name"] or linear
         named = first | {"weight_dtype": experts, "serving_mode": "agg"}
         engine = next((each for each in engines if is_same_deployment(each.deployment, named, alike)), None)
-        cache = kv_dtype or (engine.deployment["kv_dtype"] if engine else spec.kv_dtype)
-        stated = kv_tokens or (engine and engine.kv_tokens)
+        told = first["cache_precision_name"]
+        cache = kv_dtype or told or (engine.deployment["kv_dtype"] if engine else spec.kv_dtype)
+        stated = kv_tokens or first["kv_tokens"] or (engine and engine.kv_tokens)
         serving = _as_serving(first, linear, experts, cache, spec)
         facts = deployment_facts(serving, spec, hardware)
         token = kv.kv_bytes_on_rank(spec.attention, 1.0, BYTES_PER_KV_ELEMENT[cache], first["tp"])
         memory = stated or replica_kv_bytes(serving, spec, hardware) / float(token)
         rows = list(part.iter_rows(named=True))
         reused = max(_reused(row) or 0.0 for row in rows)
-        turns = max(row["requests_total"] / row["sessions"] for row in rows)
+        turns = max(_turns_left(row) for row in rows)
         reload_ms = 1e3 * float(token) / first["tp"] / gpu.host_link_bytes_per_s
         replays = [
             AgentRun(
@@ -254,10 +256,21 @@ def with_pauses(run: AgentRun, pauses: PauseDistribution, turns: float, context_
 
 
 def pause_s(row: Mapping[str, Any]) -> float:
-    """The mean pause of a run: its sessions' time less its turns'; at its end each session is amid a turn."""
+    """The mean pause of a run: as it says itself, else its sessions' time less its turns'.
+
+    At the end of a run each session is amid a turn.
+    """
+    if row["pause_s"] is not None:
+        return float(row["pause_s"])
     begun = row["requests_successful"] + row["sessions"] / 2.0
     each: float = row["sessions"] * row["duration_s"] / begun - row["turn_latency_ms"] / 1e3
     return max(each, 0.0)
+
+
+def _turns_left(row: Mapping[str, Any]) -> float:
+    """Turns of a session within the run; where the run does not say, its sessions last as long as it does."""
+    told: float | None = row["turns_per_session"]
+    return row["requests_total"] / row["sessions"] if told is None else told
 
 
 def _reused(row: Mapping[str, Any]) -> float | None:
@@ -276,9 +289,9 @@ def _replay(row: Mapping[str, Any], reused: float, turns: float) -> Replay:
         input_tokens=row["mean_input_tokens"],
         output_tokens=row["mean_output_tokens"],
         reused_fraction=reused if stated is None else stated,
-        turns=turns,
+        turns=turns if row["turns_per_session"] is None else row["turns_per_session"],
         pauses=PauseDistribution.empirical(values / values.mean() * mean),
-        context_spread=CONTEXT_SPREAD,
+        context_spread=CONTEXT_SPREAD if row["context_spread_fraction"] is None else row["context_spread_fraction"],
     )
 
 
@@ -290,6 +303,6 @@ def _as_serving(row: Mapping[str, Any], linear: str, experts: str, cache: str, s
         "prefill_hardware": row["hardware"], "decode_hardware": row["hardware"], "weight_dtype": experts,
         "expert_dtype": experts if spec.moe else None, "linear_dtype": linear, "kv_dtype": cache,
         "attention_dtype": "bf16", "latency_statistic": "mean",
-        "accepted_tokens": None if row["draft_tokens"] is None else 1.0,
+        "accepted_tokens": 1.0 if row["draft_tokens"] == 0 else None,
     }  # fmt: skip
     return pl.DataFrame([known], schema={field.name: field.dtype for field in fields})

@@ -1,14 +1,17 @@
 """AIPerf: ``profile_export_aiperf.csv`` and ``.json``, one run a file.
 
 Output length counts reasoning tokens too. Until 0.2 the JSON keeps its metrics under ``records``. The
-file of single requests (``profile_export.jsonl``), time slices and aggregates of several runs are
-refused by name. Read from AIPerf's ``src/aiperf/exporters`` and ``src/aiperf/metrics/types``.
+file of single requests (``profile_export.jsonl``) is a run of agents where sessions have several turns; without, it is
+refused by name, as are time slices and aggregates of several runs. Read from AIPerf's ``src/aiperf/exporters`` and
+``src/aiperf/metrics/types``.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 from schemas.moments import as_text, parse_moment
+from transforms.sources.agent_turns import agent_run_reading
+from transforms.sources.aiperf_turns import is_request, is_run_of_turns, turns_of
 from transforms.sources.json_text import first_record, looks_like_json, read_json
 from transforms.sources.measured import as_serving_rows, runs_frame, statistic_said
 from transforms.sources.perf_metrics import Metric, blocks_of, exact_twin, figures_of, objects_of, raw_of
@@ -25,7 +28,7 @@ def recognises(file: InputFile) -> bool:
     """A JSON of this tool, or a CSV whose first block has the deviation, which GenAI-Perf leaves out."""
     if looks_like_json(file.content):
         record = first_record(file.content)
-        return "aiperf_version" in record or _is_early(record) or _is_request(record)
+        return "aiperf_version" in record or _is_early(record) or is_request(record)
     header = header_of(file.content)
     return header[:2] == ["Metric", "avg"] and "std" in header
 
@@ -34,6 +37,10 @@ def read(file: InputFile) -> Reading:
     """The file's one row. Raises ``FileRejectedError``."""
     file = exact_twin(file)
     if looks_like_json(file.content):
+        documents = read_json(file.content).documents
+        if is_run_of_turns([document.value for document in documents]):
+            turns = turns_of([document.value for document in documents])
+            return agent_run_reading(turns, NAME, "AIPerf", file.sidecar)
         values = _summary(file)
         metrics = objects_of(values)
     else:
@@ -49,7 +56,7 @@ def read(file: InputFile) -> Reading:
 def _summary(file: InputFile) -> Mapping[str, object]:
     documents = read_json(file.content).documents
     values = documents[0].value
-    if not isinstance(values, dict) or _is_request(values):
+    if not isinstance(values, dict) or is_request(values):
         raise FileRejectedError(f"the single requests of an AIPerf run; {_SUMMARY}")
     if len(documents) > 1:
         raise FileRejectedError(f"{len(documents)} records where AIPerf writes one; {_SUMMARY} of each run")
@@ -146,10 +153,6 @@ def _slots(run: Record) -> float | None:
 
 def _is_early(record: Mapping[str, object]) -> bool:
     return {"records", "input_config", "was_cancelled"} <= record.keys()
-
-
-def _is_request(record: Mapping[str, object]) -> bool:
-    return {"metadata", "metrics"} <= record.keys() and "x_request_id" in _object(record, "metadata")
 
 
 def _object(values: Mapping[str, object], key: str) -> Mapping[str, object]:

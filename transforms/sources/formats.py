@@ -15,6 +15,7 @@ from transforms.sources import (
     inferencex,
     llm_d,
     sglang,
+    turn_log,
     vllm,
     vllm_multi_turn,
 )
@@ -37,8 +38,8 @@ class Format:
 _OF_RECIPES: Final = ("aiconfigurator", "inferencex")
 #: In the order in which they are asked: the user's own word first; SGLang's records have vLLM's keys too.
 _MODULES: Final = (
-    generic, aiconfigurator, inferencex, sglang, vllm, vllm_multi_turn, aiperf, genai_perf, guidellm, guidellm_csv,
-    inference_perf, llm_d,
+    generic, aiconfigurator, inferencex, sglang, vllm, vllm_multi_turn, turn_log, aiperf, genai_perf, guidellm,
+    guidellm_csv, inference_perf, llm_d,
 )  # fmt: skip
 FORMATS: Final = tuple(Format(module.NAME, module.recognises, module.read) for module in _MODULES)
 
@@ -56,6 +57,7 @@ def read_file(file: InputFile) -> Reading:
     for format_ in FORMATS:
         if format_.recognises(file):
             reading = format_.read(file)
+            _check_said_of_runs(file, reading)
             return replace(reading, rows=add_said_setting(reading.rows, file.sidecar, format_.name not in _OF_RECIPES))
     if generic.is_parquet(file.content):
         raise FileRejectedError("a Parquet file: say in source.yaml beside it what its columns are (`format: generic`)")
@@ -63,6 +65,23 @@ def read_file(file: InputFile) -> Reading:
         read_json(file.content)  # what is wrong with it, if it is no JSON
     known = ", ".join(dict.fromkeys(format_.name for format_ in FORMATS))
     raise FileRejectedError(f"not in a form that can be read ({known}): it begins with {_beginning(file)!r}")
+
+
+def _check_said_of_runs(file: InputFile, reading: Reading) -> None:
+    """What ``source.yaml`` says of agent runs alone must be said of one. Raises ``FileRejectedError``."""
+    said = file.sidecar
+    if said is None or reading.agentic is not None:
+        return
+    if said.cache_hit_rate is not None:
+        raise FileRejectedError(
+            "source.yaml gives cache_hit_rate, which is of runs of agents; of standard rows say prefix_tokens, the "
+            "mean tokens of a prompt that were found in the cache"
+        )
+    if said.agent_run:
+        raise FileRejectedError(
+            f"source.yaml says agent_run, and a file of the form {reading.format} logs no turns; runs of agents are "
+            "read from vLLM's multi-turn benchmark, AIPerf's profile_export.jsonl, InferenceX or a log of turns"
+        )
 
 
 def _beginning(file: InputFile) -> str:

@@ -132,11 +132,13 @@ def statistic_said(sidecar: Sidecar | None) -> str:
 
 def _tokens_per_s() -> pl.Expr:
     """Output tokens a second over all replicas; NULL where the run states none."""
-    whole = pl.col("output_tokens_per_s_per_gpu") * _gpus_of_replica() * pl.col("replicas")
+    whole = pl.col("output_tokens_per_s_per_gpu") * gpus_of_replica() * pl.col("replicas")
     return pl.coalesce("output_tokens_per_s", whole)
 
 
-def _gpus_of_replica() -> pl.Expr:
+def gpus_of_replica() -> pl.Expr:
+    """GPUs of a replica by its shape."""
+
     def gpus(pool: str) -> pl.Expr:
         return pl.col(f"{pool}tp") * pl.col(f"{pool}pp") * pl.col(f"{pool}dp") * pl.col(f"{pool}cp")
 

@@ -64,7 +64,7 @@ class InputFile:
     """A file as read: ``path`` is for messages, ``content`` is unpacked.
 
     ``beside`` holds other files of its folder that a format may read, ``sidecar`` what ``source.yaml``
-    says of this file.
+    says of this file. ``given_as_run``: whoever asked for it said that it is a run of agents.
     """
 
     path: str
@@ -72,6 +72,12 @@ class InputFile:
     sha256: str
     beside: Mapping[str, bytes] = field(default_factory=dict)
     sidecar: Sidecar | None = None
+    given_as_run: bool = False
+
+    @property
+    def is_agent_run(self) -> bool:
+        """Whether a log of turns, which could be read as one standard row, is a run of agents."""
+        return self.given_as_run or bool(self.sidecar and self.sidecar.agent_run)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""vLLM's multi-turn benchmark: the JSON of ``--stats-json-output``, all requests of one run, one row.
+"""vLLM's multi-turn benchmark: the JSON of ``--stats-json-output``, all requests of one run: one row, or an agent run.
 
 Clients each keep one request in flight, so they are the slots. Every turn repeats the conversation before it;
 ``approx_cached_percent`` is history over input, a property of the conversations and not what the cache held: what
-was read from it must be said (``prefix_tokens``). Read from vLLM's
+was read from it must be said (``prefix_tokens``). As a run of agents (``agent_run``) each conversation is a session,
+and ``cache_hit_rate`` says what the cache held. Read from vLLM's
 ``benchmarks/multi_turn/benchmark_serving_multi_turn.py`` (``RequestStats``) of 2026.
 """
 
@@ -11,6 +12,7 @@ from typing import Final
 
 import polars as pl
 
+from transforms.sources.agent_turns import agent_run_reading, turns_frame
 from transforms.sources.json_text import first_record, looks_like_json, read_json
 from transforms.sources.measured import as_serving_rows, runs_frame, statistic_said
 from transforms.sources.record import Record, as_json, to_number
@@ -33,6 +35,8 @@ def read(file: InputFile) -> Reading:
     """The one row of the run. Raises ``FileRejectedError``."""
     values = [document.value for document in read_json(file.content).documents]
     requests = _requests(values)
+    if file.is_agent_run:
+        return agent_run_reading(_turns(values), NAME, "vLLM multi-turn benchmark", file.sidecar)
     statistic = statistic_said(file.sidecar)
     row = _row(requests, statistic)
     version = file.sidecar.tool_version if file.sidecar else None
@@ -47,6 +51,24 @@ def _requests(values: Sequence[object]) -> pl.DataFrame:
             raise FileRejectedError(f"request {number} has no number for one of {', '.join(_FIGURES)}")
         rows.append(found)
     return pl.DataFrame(rows, schema=dict.fromkeys(_FIGURES, pl.Float64), orient="row")
+
+
+def _turns(values: Sequence[object]) -> pl.DataFrame:
+    """The requests as turns of their conversations; ``approx_cached_percent`` is the history's share of the prompt."""
+    rows = []
+    for number, value in enumerate(values, 1):
+        request = Record(value if isinstance(value, Mapping) else {})
+        session, output = request.get("conversation_id"), request.number("output_num_tokens") or 0.0
+        if session is None:
+            raise FileRejectedError(f"request {number} names no conversation: a session of agents is one")
+        start, latency, ttft = (request.number(name) for name in ("start_time_ms", "latency_ms", "ttft_ms"))
+        prompt, percent = request.number("input_num_tokens"), request.number("approx_cached_percent")
+        history = None if percent is None or prompt is None else prompt * percent / 100.0
+        if request.problem is not None:
+            raise FileRejectedError(f"request {number}: {request.problem[1]}")
+        seconds = [None if each is None else each / 1e3 for each in (start, latency, ttft)]
+        rows.append((str(session), *seconds, prompt, output, None, history, output == 0))
+    return turns_frame(rows)
 
 
 def _row(requests: pl.DataFrame, statistic: str) -> dict[str, object]:
