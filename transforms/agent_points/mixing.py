@@ -4,57 +4,31 @@ All share the engine's steps; turns of a scenario differ from the mean turn in p
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from schemas.mixes import task_shares, turn_shares
-from schemas.models import ModelSpec
 from schemas.scenarios import Scenario
 from schemas.tables import TABLES
-from transforms.agent_points.carriers.workload import agent_workload
+from transforms.agent_points.agent import Agent, Member, members_of
 from transforms.agent_points.rows.columns import PREFILL_SLOPES
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import closed_loop as loop
 from transforms.numbers import Number
 
 
-@dataclass(frozen=True)
-class Member:
-    """A scenario of a mix: its shares of the tasks and of the turns that begin, and the private columns of rows."""
-
-    scenario: Scenario
-    task_share: float
-    turn_share: float
-    latency: str  #: mean latency of its turns, ms
-    session_share: str  #: of the sessions that are there at a moment
-
-
-def members(scenario: Scenario) -> list[Member]:
-    """The scenarios of a mix; the scenario itself where it is none."""
-    if scenario.mix is None:
-        return [Member(scenario, 1.0, 1.0, "turn_latency_ms", "")]
-    shares = zip(scenario.mix, task_shares(scenario.mix), turn_shares(scenario.mix), strict=True)
-    return [
-        Member(part.scenario, of_tasks, of_turns, f"_latency_of_{number}_ms", f"_session_share_of_{number}")
-        for number, (part, of_tasks, of_turns) in enumerate(shares)
-    ]
-
-
-def add_mix(rows: Rows, scenario: Scenario, spec: ModelSpec, *, aggregated: bool) -> Rows:
+def add_mix(rows: Rows, agent: Agent) -> Rows:
     """Adds the latency and the share of the sessions of each scenario of a mix; needs ``PREFILL_SLOPES``.
 
     A scenario's sessions are there in proportion to its turns and to what a turn and its pause take.
     """
-    if scenario.mix is None:
+    if not agent.is_mix:
         return rows
-    seen = agent_workload(scenario, spec.attention, prefill_sees_output=aggregated)
+    seen = agent.workload
     per_token, per_flop = (rows[name] for name in PREFILL_SLOPES)
     figures: dict[str, Number] = {}
     there = []
-    for member in members(scenario):
-        own = agent_workload(member.scenario, spec.attention, prefill_sees_output=aggregated)
+    for member, own in zip(agent.members, agent.workloads, strict=True):
         latency_ms = (
             rows["turn_latency_ms"]
             + per_token * (own.mean.new_tokens - seen.mean.new_tokens)
@@ -66,16 +40,16 @@ def add_mix(rows: Rows, scenario: Scenario, spec: ModelSpec, *, aggregated: bool
         figures[member.latency] = latency_ms
         there.append(member.turn_share * (latency_ms / 1e3 + member.scenario.think_time_s))
     everyone = sum(there)
-    for member, share in zip(members(scenario), there, strict=True):
+    for member, share in zip(agent.members, there, strict=True):
         figures[member.session_share] = share / everyone
     return rows.with_figures(figures)
 
 
-def mean_over_sessions(rows: Rows, scenario: Scenario, values: Sequence[Number]) -> Number:
+def mean_over_sessions(rows: Rows, members: Sequence[Member], values: Sequence[Number]) -> Number:
     """Mean over the sessions that are there at a moment of a value of each of ``members``."""
-    if scenario.mix is None:
+    if len(members) == 1:
         return values[0]
-    shares = (rows[member.session_share] for member in members(scenario))
+    shares = (rows[member.session_share] for member in members)
     return sum(share * value for share, value in zip(shares, values, strict=True))
 
 
@@ -85,7 +59,7 @@ def mix_components(agent_points: pl.DataFrame, scenario: Scenario) -> pl.DataFra
     if scenario.mix is None or agent_points.is_empty():
         return pl.DataFrame(schema={field.name: field.dtype for field in table.fields})
     frames = []
-    for member in members(scenario):
+    for member in members_of(scenario):
         own = member.scenario
         latency_s = pl.col(member.latency) / 1e3
         frames.append(

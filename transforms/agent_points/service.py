@@ -8,17 +8,16 @@ from typing import Final
 import numpy as np
 
 from schemas.arrays import Array, Flags
-from schemas.models import ModelSpec
 from schemas.options import MappingOptions
-from schemas.scenarios import Scenario
-from transforms.agent_points.carriers.workload import AgentTurns, agent_turns
+from transforms.agent_points.agent import Agent
+from transforms.agent_points.carriers.workload import AgentTurns
 from transforms.agent_points.memory.eviction import ServiceAtHitRates, cache_figures, evicting_memory
-from transforms.agent_points.memory.idle_kv import reload_ms
+from transforms.agent_points.memory.idle_kv import add_reload, reload_ms
 from transforms.agent_points.prepare import RowGroup
-from transforms.agent_points.rows.columns import TURN_FIGURES
+from transforms.agent_points.rows.columns import PREFILL_SLOPES, TURN_FIGURES
 from transforms.agent_points.rows.rows import Rows, code
 from transforms.agent_points.selection.alternatives import direct_figures
-from transforms.cache import OverHitRates, constant_hit_rate, evicting_model
+from transforms.cache import OverHitRates, evicting_model, evicts
 from transforms.numbers import Number
 
 SERVICE_FIGURES = (*TURN_FIGURES, "serving_requests_per_s")
@@ -28,33 +27,31 @@ _AT_BOTH_ENDS = ("turn_latency_ms", "serving_requests_per_s")
 
 @dataclass(frozen=True)
 class Service:
-    """Rows of one group, their turns at any hit rate.
+    """Rows of one group, how they serve an agent's turns at any hit rate.
 
     ``direct``: which of them are at the agent's own workload; ``misses`` the rows that price a miss of each of
     these, None where the scenario has no misses.
     """
 
     group: RowGroup
-    turns: AgentTurns
+    agent: Agent
     direct: Flags
     misses: Rows | None
-    output_tokens: float
 
     @classmethod
-    def of_group(cls, group: RowGroup, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> "Service":
+    def of_group(cls, group: RowGroup, agent: Agent, options: MappingOptions) -> "Service":
         """The rows that the scenario takes of a group."""
-        choice = group.choose(scenario, options)
+        choice = group.choose(agent.scenario, options)
         return cls(
             group.take(choice.rows),
-            agent_turns(scenario, spec.attention, prefill_sees_output=group.aggregated),
+            agent,
             choice.direct[choice.rows],
             None if choice.miss is None else group.rows.take(choice.miss),
-            scenario.output_tokens_per_turn,
         )
 
     def at(self, hit_rate: Number) -> dict[str, Array]:
         """``SERVICE_FIGURES`` at one hit rate for all rows, or one for each."""
-        return self._figures(hit_rate, self.turns)
+        return self._figures(hit_rate, self.agent.prefills)
 
     def _figures(self, hit_rate: Number, turns: AgentTurns) -> dict[str, Array]:
         figures = self._of_carriers(hit_rate, turns)
@@ -64,11 +61,11 @@ class Service:
         rates = hit_rate[self.direct] if isinstance(hit_rate, np.ndarray) else hit_rate
         own = self.group.rows.take(self.direct)
         if self.misses is not None:
-            direct = direct_figures(own.with_figures(direct), self.misses, self.output_tokens, rates)
+            direct = direct_figures(own.with_figures(direct), self.misses, self.agent.output_tokens, rates)
         else:
             at_hits = figures if np.all(rates == 1.0) else self._of_carriers(1.0, turns)
             carried = self._of_direct(at_hits)
-            table = direct_figures(own.with_figures(carried), own, self.output_tokens, 1.0)
+            table = direct_figures(own.with_figures(carried), own, self.agent.output_tokens, 1.0)
             # no row prices the misses: the table's own figures, times what misses add where the row is carried
             direct = {name: table[name] * _ratio(direct[name], carried[name]) for name in SERVICE_FIGURES}
         changed = {name: np.broadcast_to(values, len(self.group.rows)).copy() for name, values in figures.items()}
@@ -80,10 +77,20 @@ class Service:
         """The figures published for all hits and for all misses; ``known``: figures at hit rates worked out before."""
         found = {}
         for name, hit_rate in (("hits", 1.0), ("misses", 0.0)):
-            at = known[hit_rate] if hit_rate in known else self._figures(hit_rate, self.turns.means())
+            at = known[hit_rate] if hit_rate in known else self._figures(hit_rate, self.agent.prefills.means())
             for figure in _AT_BOTH_ENDS:
                 found[at_end(figure, name)] = at[figure]
         return found
+
+    def prefill_slopes(self) -> dict[str, Number]:
+        """``PREFILL_SLOPES`` of each row, taken between the agent's mean hit and its mean miss."""
+        carriers, ends = self.group.carriers, self.agent.slope_ends
+        if len(carriers) == 1:
+            return dict(zip(PREFILL_SLOPES, carriers[0][0].prefill_slopes(*ends), strict=True))
+        slopes = np.empty((2, len(self.group.rows)))
+        for carrier, places in carriers:
+            slopes[0, places], slopes[1, places] = carrier.prefill_slopes(*ends)
+        return dict(zip(PREFILL_SLOPES, slopes, strict=True))
 
     def labels(self) -> dict[str, Number]:
         """``transfer_method`` of each row."""
@@ -126,30 +133,36 @@ NODES: Final = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 NODE_FIGURES: Final = (*SERVICE_FIGURES, "prefill_tokens_per_turn")
 
 
-def add_turns(service: Service, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
+def served_turns(service: Service, options: MappingOptions) -> Rows:
+    """The rows with their turn figures and ``PREFILL_SLOPES``, what is brought back from host memory included."""
+    serve = _each_at_its_load if evicts(service.agent.scenario, options) else _at_one_hit_rate
+    return add_reload(serve(service, options), service.agent)
+
+
+def _at_one_hit_rate(service: Service, options: MappingOptions) -> Rows:
     """The rows' turn figures where no load changes the hit rate."""
-    rows, hit_rate = service.group.rows, constant_hit_rate(scenario)
+    rows, agent, hit_rate = service.group.rows, service.agent, service.agent.hit_rate
     figures = service.at(hit_rate)
     ends = service.ends({hit_rate: figures})
     offloaded = options.idle_kv == "offloaded"
     if offloaded:
         name = at_end("turn_latency_ms", "hits")
-        ends[name] = ends[name] + reload_ms(rows, scenario, spec)[0]
+        ends[name] = ends[name] + reload_ms(rows, agent)[0]
     return _with_turns(service, figures, hit_rate).with_figures(
         ends,
         cache_hit_rate=hit_rate,
         cache_reload_fraction=hit_rate if offloaded else 0.0,
-        prefix_kept_s=getattr(scenario.cache, "kept_s", np.nan),
+        prefix_kept_s=getattr(agent.scenario.cache, "kept_s", np.nan),
     )
 
 
-def add_turns_that_evict(service: Service, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
+def _each_at_its_load(service: Service, options: MappingOptions) -> Rows:
     """The rows' turn figures where memory evicts: each at the hit rate that its own load brings about.
 
     The figures at ``NODES`` stay with the rows (``node_name``), for other loads of the same curve.
     """
-    rows, most = service.group.rows, evicting_model(scenario)[1]
-    memory = evicting_memory(rows, scenario, spec, options, aggregated=service.group.aggregated)
+    rows, most = service.group.rows, evicting_model(service.agent.scenario)[1]
+    memory = evicting_memory(rows, service.agent, options)
     at_nodes = {most * share: service.at(most * share) for share in NODES}
     rates = np.repeat(np.array([[rate] for rate in at_nodes]), len(rows), axis=1)
     known = list(at_nodes.values())
@@ -160,7 +173,7 @@ def add_turns_that_evict(service: Service, scenario: Scenario, spec: ModelSpec, 
     nodes = {
         node_name(name, number): value
         for number, (rate, at) in enumerate(at_nodes.items())
-        for name, value in {**at, "prefill_tokens_per_turn": service.turns.at(rate).mean.new_tokens}.items()
+        for name, value in {**at, "prefill_tokens_per_turn": service.agent.prefills.at(rate).mean.new_tokens}.items()
     }
     return (
         _with_turns(service, service.at(found.hit_rate), found.hit_rate)
@@ -175,8 +188,9 @@ def node_name(figure: str, number: int) -> str:
 
 
 def _with_turns(service: Service, figures: dict[str, Array], hit_rate: Array | float) -> Rows:
-    prefill_tokens = service.turns.at(hit_rate).mean.new_tokens
-    return service.group.rows.with_figures(figures, **service.labels(), prefill_tokens_per_turn=prefill_tokens)
+    prefill_tokens = service.agent.prefills.at(hit_rate).mean.new_tokens
+    further = {**service.labels(), **service.prefill_slopes(), "prefill_tokens_per_turn": prefill_tokens}
+    return service.group.rows.with_figures(figures, **further)
 
 
 def _over_hit_rates(rates: Array, figures: Sequence[Mapping[str, Array]]) -> ServiceAtHitRates:

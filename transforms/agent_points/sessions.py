@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from schemas.scenarios import Scenario
+from transforms.agent_points.agent import Agent
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import closed_loop as loop
 
@@ -13,28 +13,28 @@ def stations() -> pl.Expr:
     return pl.coalesce("dp", pl.col("decode_workers") * pl.col("decode_dp"))
 
 
-def close_loop(rows: Rows, scenario: Scenario, closed_loop: loop.ClosedLoop) -> Rows:
+def close_loop(rows: Rows, think_time_s: float, closed_loop: loop.ClosedLoop) -> Rows:
     """Adds ``sessions`` to rows that have turn figures and ``serving_requests_per_s``."""
     latency_s, stations = rows["turn_latency_ms"] / 1e3, rows["_stations"]
     in_flight = loop.in_flight_per_station(rows["serving_requests_per_s"], latency_s, stations)
-    rho = loop.activity_fraction(latency_s, scenario.think_time_s)
+    rho = loop.activity_fraction(latency_s, think_time_s)
     return rows.with_figures(sessions=loop.sessions_that_fill(in_flight, rho, stations, closed_loop))
 
 
-def add_session_figures(rows: Rows, scenario: Scenario) -> Rows:
+def add_session_figures(rows: Rows, agent: Agent) -> Rows:
     """All figures that follow from ``sessions`` and the turn figures (Steps 1-3, 8 and 9)."""
-    latency_s, think_s, gpus = rows["turn_latency_ms"] / 1e3, scenario.think_time_s, rows["gpus_per_replica"]
-    sessions, output = rows["sessions"], scenario.output_tokens_per_turn
+    latency_s, think_s, gpus = rows["turn_latency_ms"] / 1e3, agent.think_time_s, rows["gpus_per_replica"]
+    sessions, output = rows["sessions"], agent.output_tokens
     rho = loop.activity_fraction(latency_s, think_s)
     turns_per_s = loop.turns_per_s(sessions, latency_s, think_s)
     per_gpu = turns_per_s / gpus
-    tasks_per_s_per_gpu = per_gpu / scenario.turns
-    step9 = loop.tasks_per_s_step9(rows["serving_requests_per_s"], scenario.turns, rho)
+    tasks_per_s_per_gpu = per_gpu / agent.turns
+    step9 = loop.tasks_per_s_step9(rows["serving_requests_per_s"], agent.turns, rho)
     tpot = rows["tpot_ms"]
     return rows.with_figures(
         activity_fraction=rho,
         turns_per_s=turns_per_s,
-        task_time_s=loop.task_time_s(scenario.turns, latency_s, think_s),
+        task_time_s=loop.task_time_s(agent.turns, latency_s, think_s),
         in_flight_requests=sessions * rho,
         turns_per_s_per_gpu=per_gpu,
         tasks_per_s_per_gpu=tasks_per_s_per_gpu,

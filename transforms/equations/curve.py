@@ -92,7 +92,8 @@ def load_of_most_turns(
 
 def share_between(value: Number, low: Number, high: Number) -> Number:
     """How far a value lies from ``low`` to ``high``: 0 at the one, 1 at the other; 0 where both are one."""
-    return if_else(high == low, 0.0, (value - low) / _not_zero(high - low))
+    span = if_else(high == low, 1.0, high - low)
+    return if_else(high == low, 0.0, (value - low) / span)
 
 
 def along(low: Number, high: Number, share: Number) -> Number:
@@ -104,10 +105,9 @@ def _positive_root(square: Number, linear: Number, constant: Number) -> Number:
     """The x above 0 of ``square*x^2 + linear*x - constant = 0``; of a straight line, ``square = 0``, too."""
     root = square_root(largest(linear * linear + 4.0 * square * constant, 0.0))
     # the same root in two forms; each is free of cancellation where it is used
+    both = root + abs(linear)
     return if_else(
-        linear >= 0.0,
-        2.0 * constant / if_else(linear >= 0.0, largest(linear + root, TINY), 1.0),
-        (root - linear) / (2.0 * _not_zero(square)),
+        linear >= 0.0, 2.0 * constant / largest(both, TINY), both / (2.0 * if_else(square == 0.0, 1.0, square))
     )
 
 

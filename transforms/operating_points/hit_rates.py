@@ -8,6 +8,7 @@ import polars as pl
 import polars.selectors as cs
 
 from schemas.arrays import Array
+from transforms.agent_points.agent import Agent
 from transforms.agent_points.carry import Setting
 from transforms.agent_points.memory.eviction import cache_figures, evicting_memory
 from transforms.agent_points.memory.idle_kv import add_reload
@@ -52,9 +53,9 @@ def settle_at_sessions(curves: pl.DataFrame, rows: pl.DataFrame, setting: Settin
 
 def rows_at(rows: pl.DataFrame, hit_rate: Array, reloads: Array, setting: Setting) -> pl.DataFrame:
     """The rows' figures and sessions at other hit rates: straight between the ``NODES`` at which they are known."""
-    scenario, spec = setting.scenario, setting.spec
+    agent = Agent.of(setting.scenario, setting.spec, aggregated=True)
     known = Rows(rows)
-    most = evicting_model(scenario)[1]
+    most = evicting_model(agent.scenario)[1]
     rates = np.repeat(np.array([[most * share] for share in NODES]), rows.height, axis=1)
     figures = {}
     for name in NODE_FIGURES:
@@ -64,7 +65,7 @@ def rows_at(rows: pl.DataFrame, hit_rate: Array, reloads: Array, setting: Settin
         else:
             figures[name] = OverHitRates(rates, values).at(hit_rate)
     at = known.with_figures(figures, cache_hit_rate=hit_rate, cache_reload_fraction=reloads)
-    return close_loop(add_reload(at, scenario, spec), scenario, setting.options.closed_loop).to_frame()
+    return close_loop(add_reload(at, agent), agent.think_time_s, setting.options.closed_loop).to_frame()
 
 
 def _outcome(solved: pl.DataFrame, latency_s: OverHitRates, setting: Setting, begin: float) -> CacheOutcome:
@@ -75,9 +76,8 @@ def _outcome(solved: pl.DataFrame, latency_s: OverHitRates, setting: Setting, be
         places = np.flatnonzero((solved["serving_mode"] == mode).to_numpy())
         if not len(places):
             continue
-        memory = evicting_memory(
-            Rows(solved[places]), setting.scenario, setting.spec, setting.options, aggregated=mode == "agg"
-        )
+        agent = Agent.of(setting.scenario, setting.spec, aggregated=mode == "agg")
+        memory = evicting_memory(Rows(solved[places]), agent, setting.options)
         # an idle replica asks for nothing: take one session in its place
         sessions = np.where(wanted > 0, wanted, 1.0)[places]
         of_mode = OverHitRates(latency_s.hit_rates[:, places], latency_s.values[:, places])

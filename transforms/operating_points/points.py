@@ -6,8 +6,9 @@ import polars as pl
 from schemas.arrays import Array
 from schemas.frames import empty_frame, in_columns_of
 from schemas.models import ModelSpec
+from transforms.agent_points.agent import Agent
 from transforms.agent_points.carriers.roofline import RooflineReplica, turn_times
-from transforms.agent_points.carriers.workload import AgentTurns, agent_turns
+from transforms.agent_points.carriers.workload import AgentTurns
 from transforms.agent_points.carry import Setting, complete_points
 from transforms.agent_points.curve.between import (
     IN_FLIGHT,
@@ -254,12 +255,12 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
     """The roofline knows every load: R is evaluated, not interpolated, at the batch that the sessions fill."""
     if brackets.is_empty():
         return brackets
-    spec = setting.spec
-    rows, turns = Rows(brackets), agent_turns(setting.scenario, spec.attention)
+    spec, agent = setting.spec, Agent.of(setting.scenario, setting.spec, aggregated=True)
+    rows, turns = Rows(brackets), agent.prefills
     workload = turns.at(rows["cache_hit_rate"])
     replica = RooflineReplica.of_rows(rows, spec, Gpu.of_rows(rows, "decode"), workload.decode_context_tokens)
     preset = str(brackets["backend_version"].first())
-    reload_s = rows["cache_reload_fraction"] * reload_ms(rows, setting.scenario, spec)[0] / 1e3
+    reload_s = rows["cache_reload_fraction"] * reload_ms(rows, agent)[0] / 1e3
 
     ranks, wanted = rows["_stations"], rows["_wanted"]
 
@@ -283,7 +284,7 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
         },
         sessions=np.where(served & (wanted > 0), wanted, rows["sessions"]),
     )
-    solved = add_reload(rows, setting.scenario, spec).to_frame()
+    solved = add_reload(rows, agent).to_frame()
     beyond = pl.when(~pl.Series(served)).then(pl.lit("more_sessions_than_table"))
     return solved.with_columns(_end_reason=beyond.otherwise(None))
 
@@ -312,7 +313,10 @@ def _judge(solved: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     modes = solved.partition_by("serving_mode", as_dict=True, maintain_order=True)
     with np.errstate(all="ignore"):
         judged = pl.concat(
-            complete_points(Rows(part), setting, aggregated=mode == "agg").to_frame() for (mode,), part in modes.items()
+            complete_points(
+                Rows(part), Agent.of(setting.scenario, setting.spec, aggregated=mode == "agg"), setting.options
+            ).to_frame()
+            for (mode,), part in modes.items()
         )
     return judged.sort("_order").with_columns(
         infeasible_reason=pl.coalesce(

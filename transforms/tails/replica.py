@@ -1,83 +1,35 @@
-"""The waits of a scenario's turns and tasks as nodes that all rows share, and from them the tails of turns that prefill
-and decode on the same GPUs, and of turns that wait for a prefill pool."""
+"""Tails of turns that prefill and decode on the same GPUs, and of turns that wait for a prefill pool.
 
+TTFT is a turn's own prefill behind those that are there before it. A prompt waits for the step that runs when it
+arrives, and shares the next with what else has arrived. The wait is 0 with one chance and exponential otherwise, with
+the mean of a single server's queue (Pollaczek and Khinchine) whose work is steps: that makes the percentile of a turn's
+own prefill plus its wait a closed form.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
 
-from schemas.models import AttentionGroup
-from schemas.scenarios import Scenario
+from schemas.arrays import Array
 from transforms.equations.disaggregation import TTFT_QUEUE_FACTOR
 from transforms.numbers import Number
-from transforms.spread.forms import Nodes
-from transforms.spread.work import scenario_nodes
-from transforms.tails.first_token import FirstTokenQueue, PrefillClasses, ttft_percentiles
-from transforms.tails.output_token import output_token_nodes
-from transforms.tails.waits import (
-    Load,
-    WorkMoments,
-    behind_prefill_pool,
-    decode_deviation,
-    scaled_to_load,
-    waits,
-    with_waits,
-)
+from transforms.tails.nodes import TailNodes
+from transforms.tails.waits import BUSIEST, Load, behind_prefill_pool, decode_deviation, scaled_to_load, waits
 
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 #: Tokens of prefill in one step: vLLM's default on GPUs of 70 GB and more.
 _CHUNK_TOKENS: Final = 8192.0
 
+#: A chance or a time that nothing is divided by below.
+_LEAST: Final = 1e-9
 #: A wait deviates by at most these shares of a turn's latency, exponential and normal part: rows whose own figures are
 #: not those of steps may price prefills at more than the turn takes.
 _MOST: Final = (0.7, 0.4)
 #: No turn takes less than this share of the mean turn.
 LEAST_SHARE: Final = 0.05
-
-
-@dataclass(frozen=True)
-class TailNodes:
-    """Nodes of turns, of turns over their output tokens, and of tasks, each with the columns of ``with_waits``; of a
-    turn's time per output token (``output_token_nodes``); the moments and the classes of what a turn prefills; means of
-    a turn's columns without the waits."""
-
-    turns: Nodes
-    per_token: Nodes
-    tasks: Nodes
-    output_token: Nodes
-    moments: WorkMoments
-    classes: PrefillClasses
-    means: tuple[float, ...]
-
-
-@lru_cache(maxsize=96)
-def tail_nodes(
-    scenario: Scenario,
-    groups: tuple[AttentionGroup, ...],
-    hit_rate: float | None = None,
-    *,
-    prefill_sees_output: bool = True,
-) -> TailNodes:
-    """Of a scenario on a model at a hit rate: see ``scenario_nodes``."""
-    own = scenario_nodes(scenario, groups, hit_rate, prefill_sees_output=prefill_sees_output)
-    turns = with_waits(own.turns)
-    outputs = turns.values[:, 3, None] + 1.0
-    return TailNodes(
-        turns,
-        Nodes(turns.values / outputs, turns.weights, turns.continuous),
-        with_waits(own.tasks),
-        _output_token(scenario, groups),
-        WorkMoments.of(own.turns),
-        PrefillClasses.of(own.turns),
-        tuple(float(mean) for mean in own.turns.means),
-    )
-
-
-@lru_cache(maxsize=32)
-def _output_token(scenario: Scenario, groups: tuple[AttentionGroup, ...]) -> Nodes:
-    """The same at all hit rates, which outputs do not depend on."""
-    return output_token_nodes(scenario_nodes(scenario, groups, 1.0).turns)
 
 
 @dataclass(frozen=True)
@@ -101,12 +53,13 @@ def aggregated_tails(
 ) -> Tails:
     """Of an aggregated replica. ``slopes``: ms of a new token and of a FLOP; ``turn``: latency in ms and ``rho``;
     ``decode_ms``: what a session's context adds to the decode steps of another's turn."""
+    alone_ms = _prefills(slopes, nodes)
     others, load = _load(slopes, sessions_at_station, turn, nodes)
     # what is left of a mean output token's time when the prefills are taken out
     step_ms = tpot_ms * load.share_that_decodes
     # beside its prefill: half of the step that runs when a prompt arrives, and one in each of its own
     steps = 0.5 + np.maximum(nodes.classes.new_tokens / _CHUNK_TOKENS, 1.0)
-    own = [number * step_ms + each for number, each in zip(steps.tolist(), _prefills(slopes, nodes), strict=True)]
+    own = [number * step_ms + each for number, each in zip(steps.tolist(), alone_ms, strict=True)]
     queue = FirstTokenQueue.of(load, step_ms)
     of_first_token = ttft_percentiles(own, nodes.classes.shares, queue, tuple(SHARES.values()))
     wait = _within(waits(others, load, decode_ms), turn[0])
@@ -125,9 +78,9 @@ def disaggregated_tails(
     prompt; ``sessions_at``: a prefill rank, a decode rank."""
     alone = (slopes[0] / TTFT_QUEUE_FACTOR, slopes[1] / TTFT_QUEUE_FACTOR)
     at_prefill, at_decode = sessions_at
+    own = _prefills(slopes, nodes)
     _, load = _load(alone, at_prefill, turn, nodes)
     queue = FirstTokenQueue.of(load, 0.0)
-    own = _prefills(slopes, nodes)
     mean = sum(share * each for share, each in zip(nodes.classes.shares.tolist(), own, strict=True))
     base = np.maximum(ttft_ms - mean - queue.busy * queue.mean_ms, 0.0)
     own = [base + each for each in own]
@@ -154,3 +107,52 @@ def _load(
 def _prefills(slopes: tuple[Number, Number], nodes: TailNodes) -> list[Number]:
     """ms of a prefill of each class."""
     return [slopes[0] * new + slopes[1] * flops for new, flops in zip(*nodes.classes.work, strict=True)]
+
+
+@dataclass(frozen=True)
+class FirstTokenQueue:
+    """What a prompt meets: ``busy``, the chance that it waits, and ``mean_ms`` of the wait if so."""
+
+    busy: Number
+    mean_ms: Number
+
+    @classmethod
+    def of(cls, load: Load, step_ms: Number) -> "FirstTokenQueue":
+        """Each of the others' prompts takes a step: its prefill, and ``step_ms`` for those that decode beside it."""
+        m1, m2, _ = load.prefill_ms
+        busy = np.minimum(load.arrivals_per_ms * (m1 + step_ms), BUSIEST)
+        square = m2 + step_ms * (2.0 * m1 + step_ms)
+        # those that come while a prompt waits are prefilled in the same step: it waits for them too
+        mean = 0.5 * load.arrivals_per_ms * square * load.stretch * (1.0 + busy)
+        least = np.maximum(busy, _LEAST)
+        return cls(least, np.maximum(mean / least, _LEAST))
+
+
+def ttft_percentiles(
+    own_ms: Sequence[Number], shares: Array, queue: FirstTokenQueue, of: Sequence[float]
+) -> list[Number]:
+    """The smallest t that at most ``1 - share`` of the turns exceed, for each share.
+
+    ``own_ms``: what a turn of each class takes without a wait; made to ascend. Between the classes k and k + 1
+    ``P(T > t) = P(class > k) + busy * exp(-t/mean) * sum_{j<=k} share_j * exp(own_j/mean)``: t by class, of which the
+    least is the percentile.
+    """
+    own_ms = list(accumulate(own_ms, np.maximum))
+    above = 1.0 - np.cumsum(shares)
+    last = own_ms[-1]
+    grown: list[Number] = []
+    total: Number = 0.0
+    for own, share in zip(own_ms, shares.tolist(), strict=True):
+        # relative to the longest, so that no power overflows
+        total = total + share * np.exp(np.maximum((own - last) / queue.mean_ms, -500.0))
+        grown.append(total)
+    found: list[Number] = []
+    for share in of:
+        best: Number = np.inf
+        for own, beyond, sum_ in zip(own_ms, above.tolist(), grown, strict=True):
+            left = 1.0 - share - beyond
+            if left > 1e-12:
+                at = last + queue.mean_ms * np.log(queue.busy * sum_ / left)
+                best = np.minimum(best, np.maximum(own, at))
+        found.append(best)
+    return found

@@ -24,7 +24,7 @@ from transforms.equations import kv_memory as kv
 from transforms.equations import transfer
 from transforms.equations.context import turn_profile
 from transforms.serving_points.peaks import least_flops_per_s
-from transforms.tails.replica import TailNodes, tail_nodes
+from transforms.tails.nodes import TailNodes, tail_nodes
 
 #: By name, of one entry a row: floats, flags, codes.
 Figures = dict[str, Any]

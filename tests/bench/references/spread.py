@@ -9,7 +9,8 @@ import pandas
 from schemas.arrays import Array
 from tests.bench.references.figures import Figures
 from transforms.spread.forms import Nodes
-from transforms.tails.replica import LEAST_SHARE, SHARES, TailNodes, aggregated_tails
+from transforms.tails.nodes import TailNodes
+from transforms.tails.replica import LEAST_SHARE, SHARES, aggregated_tails
 from transforms.tails.waits import over_turns
 
 #: Cells of a direction's unit, as the percentiles of the mapping have them.

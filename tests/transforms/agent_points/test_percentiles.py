@@ -9,12 +9,14 @@ import pytest
 
 from schemas.scenarios import Scenario
 from tests.transforms import factory
+from transforms.agent_points.agent import Agent
 from transforms.agent_points.carriers.workload import Prefill, agent_workload
 from transforms.agent_points.carry import Setting
-from transforms.agent_points.percentiles import Spread, add_percentiles, add_prefill_slopes
+from transforms.agent_points.percentiles import add_percentiles
 from transforms.agent_points.prepare import RowGroup, prepare_points
 from transforms.agent_points.rows.columns import PREFILL_SLOPES
 from transforms.agent_points.rows.rows import Rows
+from transforms.agent_points.service import Service
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import attention_flops
 
@@ -72,9 +74,9 @@ def test_percentiles_of_turns_are_those_of_the_engines_turns(slug: str, kind: st
                 values[places] = found[name]
         alone = {name: ALONE[name] for name in ("sessions", "activity_fraction", "ttft_ms")}
         rows = group.rows.with_figures(figures, **alone)
-        rows = add_prefill_slopes(rows, group, scenario, shared.spec)
-        spread = Spread(scenario, shared.spec, group.aggregated)
-        rows = add_percentiles(rows, scenario.cache_hit_rate, spread)
+        agent = Agent.of(scenario, shared.spec, aggregated=group.aggregated)
+        slopes = Service(group, agent, np.zeros(len(rows), np.bool_), None).prefill_slopes()
+        rows = add_percentiles(rows.with_figures(slopes), scenario.cache_hit_rate, agent)
         for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
             # where a share falls between two turns, any latency between theirs is its percentile
             found = rows[f"turn_latency_{name}_ms"]
@@ -125,11 +127,11 @@ def test_rows_of_different_hit_rates_have_the_percentiles_of_each() -> None:
     figures = ALONE | {"turn_latency_ms": 2000.0, "tpot_ms": 8.0, PREFILL_SLOPES[0]: 0.2, PREFILL_SLOPES[1]: 1e-12}
     frame = pl.DataFrame({"row": [0, 1, 2, 3]})
     rows = Rows(frame, {name: np.full(4, value) for name, value in figures.items()})
-    spread = Spread(scenario, spec, True)
+    agent = Agent.of(scenario, spec, aggregated=True)
     rates = np.array([0.5, 0.95])
-    together = add_percentiles(rows, np.array([*rates, np.nan, 0.9999]), spread)
+    together = add_percentiles(rows, np.array([*rates, np.nan, 0.9999]), agent)
     for place, rate in ((0, rates[0]), (1, rates[1]), (3, 1.0)):
-        alone = add_percentiles(rows, float(rate), spread)
+        alone = add_percentiles(rows, float(rate), agent)
         for name in ("turn_latency_p50_ms", "turn_latency_p90_ms", "task_time_p99_s"):
             assert together[name][place] == pytest.approx(alone[name][place])
     # at even chances nine of ten turns are no longer than a long miss
@@ -141,9 +143,9 @@ def test_a_row_that_does_not_tell_its_prefill_has_no_percentiles() -> None:
     figures = {"turn_latency_ms": [2000.0, 2000.0], "tpot_ms": [8.0, 8.0], PREFILL_SLOPES[0]: [np.nan, 0.2]}
     rows = Rows(pl.DataFrame({"row": [0, 1]}), {name: np.array(values) for name, values in figures.items()})
     rows = rows.with_figures({**ALONE, PREFILL_SLOPES[1]: 0.0})
-    found = add_percentiles(rows, 0.95, Spread(scenario, spec, True))["turn_latency_p90_ms"]
+    found = add_percentiles(rows, 0.95, Agent.of(scenario, spec, aggregated=True))["turn_latency_p90_ms"]
     assert np.isnan(found[0])
     assert found[1] > 0
     nobody = rows.take(np.array([0, 0]))
-    alone = add_percentiles(nobody, 0.95, Spread(scenario, spec, True))
+    alone = add_percentiles(nobody, 0.95, Agent.of(scenario, spec, aggregated=True))
     assert np.isnan(alone["task_time_p50_s"]).tolist() == [True, True]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from transforms.spread.forms import Nodes
-from transforms.tails.first_token import FirstTokenQueue, PrefillClasses, ttft_percentiles
+from transforms.tails.nodes import PrefillClasses
+from transforms.tails.replica import FirstTokenQueue, ttft_percentiles
 from transforms.tails.waits import WorkMoments, over_turns, scaled_to_load, waits, with_waits
 
 

@@ -6,14 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.arrays import Array, Flags, Indices
-from schemas.scenarios import Scenario
-from transforms.agent_points.judgement.feasibility import STATIC_LIMITS, WALL_TOLERANCE, is_at_wall
+from transforms.agent_points.judgement.feasibility import STATIC_LIMITS, WALL_REASONS, WALL_TOLERANCE
 from transforms.agent_points.rows.columns import BETWEEN_ROWS, CLIFF_OF_HIT_RATE, with_own_rate
-from transforms.agent_points.rows.rows import Rows, code
+from transforms.agent_points.rows.rows import LABELS, Rows, code
 from transforms.configurations import CURVE_ID
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import along, sessions_at_wall, share_between
-from transforms.numbers import Number, begins_run
+from transforms.numbers import Number
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,15 @@ class Curves:
         """Whether a flag is set in any row of each row's curve."""
         if not len(flags):
             return flags
-        starts = np.flatnonzero(begins_run(self.number))
+        starts = np.flatnonzero(np.diff(self.number, prepend=-1))
         lengths = np.diff(np.r_[starts, len(flags)])
         return np.repeat(np.logical_or.reduceat(flags, starts), lengths)
+
+
+def is_at_wall(rows: Rows) -> Flags:
+    """Whether the reason against a point is one that a lower load mends."""
+    mended = np.array([reason in WALL_REASONS for reason in LABELS["infeasible_reason"]])
+    return np.asarray(mended[rows["infeasible_reason"]])
 
 
 def crossings(rows: Rows, curves: Curves) -> tuple[Indices, Indices]:
@@ -61,11 +66,11 @@ def crossings(rows: Rows, curves: Curves) -> tuple[Indices, Indices]:
     same_curve = curves.number[here] == curves.number[following]
     crosses = same_curve & feasible[here] & ~feasible[following] & (sessions[following] > sessions[here])
     here, following = here[crosses], following[crosses]
-    first = begins_run(curves.number[here])
+    first = np.diff(curves.number[here], prepend=-1) != 0
     return here[first], following[first]
 
 
-def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loop.ClosedLoop) -> Rows:
+def wall_points(rows: Rows, curves: Curves, think_time_s: float, closed_loop: loop.ClosedLoop) -> Rows:
     """One new row for each curve that crosses its wall: sessions = what memory holds there.
 
     Between the last row that fits and the next, TTFT and TPOT are linear in the sessions. The rows
@@ -79,7 +84,7 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
     # the sessions of a mix change with the load, and with them what one of them takes
     parked = np.minimum(low["_parked_limit"], high["_parked_limit"])
     sessions = sessions_at_wall(
-        low["sessions"], latency_s, high["sessions"], next_latency_s, scenario.think_time_s, parked, slots
+        low["sessions"], latency_s, high["sessions"], next_latency_s, think_time_s, parked, slots
     )
     # at the wall itself the row is the point already; across a cache's cliff no figure is known
     falls = np.abs(high["cache_hit_rate"] - low["cache_hit_rate"]) > CLIFF_OF_HIT_RATE
@@ -88,7 +93,7 @@ def wall_points(rows: Rows, curves: Curves, scenario: Scenario, closed_loop: loo
     share = share_between(sessions, low["sessions"], high["sessions"])
     turn = {name: _between(low[name], high[name], share) for name in BETWEEN_ROWS}
     latency_s = turn["turn_latency_ms"] / 1e3
-    rho = loop.activity_fraction(latency_s, scenario.think_time_s)
+    rho = loop.activity_fraction(latency_s, think_time_s)
     in_flight = loop.in_flight_of_sessions(sessions, rho, low["_stations"], closed_loop)
     return low.with_figures({**turn, **with_own_rate(turn, in_flight / latency_s)}, sessions=sessions)
 

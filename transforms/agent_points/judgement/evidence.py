@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from schemas.scenarios import Scenario
+from transforms.agent_points.agent import Agent
 from transforms.agent_points.carriers.measured_rows import CalibratedRows
 from transforms.agent_points.judgement import expected_errors as evaluated
 from transforms.agent_points.rows.columns import BEYOND_MEASURED, DEVIATIONS
@@ -21,19 +22,18 @@ BEYOND = 2.0
 MEAN_OVER_DEVIATION: Final = 0.798
 
 
-def add_evidence(rows: Rows, scenario: Scenario, mode: str, roofline: str | None, is_latent: bool = False) -> Rows:
-    """Adds ``expected_error_fraction`` and ``extrapolated`` to rows with ``transfer_method``, of one serving mode.
+def add_evidence(rows: Rows, service: Service) -> Rows:
+    """Adds ``expected_error_fraction``, ``extrapolated`` and ``DEVIATIONS`` to the rows that are served.
 
     The error is the mapping's, not the table's: 0 for a direct row, NULL where its method was not evaluated. A
     point is extrapolated where nothing like it was evaluated: another source or engine than those of the
     reference sets, or prefills, contexts or outputs beyond twice, or below half of, what the reference turns span.
-    ``roofline``: the preset of roofline rows and their kind of model, "calibrated dense". ``is_latent``: the model
-    has latent attention (MLA), whose transfer was evaluated by itself.
+    A roofline was evaluated by its preset and the kind of model, the transfer of latent attention (MLA) by itself.
     """
-    method = rows["transfer_method"]
+    agent, mode, method = service.agent, service.group.mode, rows["transfer_method"]
     by_method = np.full((len(LABELS["transfer_method"]), len(evaluated.RANGES)), np.nan)
-    kinds = {"roofline": f"roofline {roofline}"}
-    if is_latent and mode == "agg":
+    kinds = {"roofline": f"roofline {service.group.roofline} {'dense' if agent.spec.moe is None else 'experts'}"}
+    if mode == "agg" and any(group.kind == "mla" for group in agent.spec.attention):
         kinds["transfer"] = "transfer latent"
     for name in ("transfer", "ratio", "roofline"):
         errors = evaluated.EXPECTED_ERRORS.get((kinds.get(name, name), mode))
@@ -41,12 +41,14 @@ def add_evidence(rows: Rows, scenario: Scenario, mode: str, roofline: str | None
             by_method[code("transfer_method", name)] = [errors[label] for label in evaluated.RANGES]
     by_method[code("transfer_method", "direct")] = 0.0
     is_direct = method == code("transfer_method", "direct")
-    as_evaluated = rows["_is_evaluated"] & workload_is_near(scenario, rows["prefill_tokens_per_turn"])
+    as_evaluated = rows["_is_evaluated"] & workload_is_near(agent.scenario, rows["prefill_tokens_per_turn"])
     errors = by_method[method, rows["_batch_range"].astype(np.intp)]
+    deviations = _deviations(rows, service)
     is_calibrated = method == code("transfer_method", "calibrated")
     beyond = rows.select(["unmeasured_load"]).to_series().eq_missing(BEYOND_MEASURED).to_numpy()
     return rows.with_figures(
-        expected_error_fraction=np.where(is_calibrated, MEAN_OVER_DEVIATION * rows[DEVIATIONS[0]], errors),
+        deviations,
+        expected_error_fraction=np.where(is_calibrated, MEAN_OVER_DEVIATION * deviations[DEVIATIONS[0]], errors),
         extrapolated=np.where(is_calibrated, beyond, ~(as_evaluated | is_direct)),
     )
 
@@ -71,23 +73,23 @@ NEAR_WALL: Final = 0.7
 NEAR_WALL_DEVIATION: Final = 0.25
 
 
-def add_deviations(rows: Rows, service: Service) -> Rows:
-    """Adds ``DEVIATIONS`` to rows with a hit rate: standard deviations of logarithms; NaN where nothing was fitted."""
+def _deviations(rows: Rows, service: Service) -> dict[str, Number]:
+    """``DEVIATIONS`` of rows with a hit rate: standard deviations of logarithms; NaN where nothing was fitted."""
     calibrated = [
         (carrier, places) for carrier, places in service.group.carriers if isinstance(carrier, CalibratedRows)
     ]
     if not calibrated:
-        return rows.with_figures(dict.fromkeys(DEVIATIONS, np.nan))
+        return dict.fromkeys(DEVIATIONS, np.nan)
     latency, ttft = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     hit_rate = rows["cache_hit_rate"]
     for carrier, places in calibrated:
         rates = hit_rate[places] if isinstance(hit_rate, np.ndarray) else hit_rate
-        latency[places], ttft[places] = carrier.deviations(service.turns.at(rates))
+        latency[places], ttft[places] = carrier.deviations(service.agent.prefills.at(rates))
     latency[service.direct], ttft[service.direct] = np.nan, np.nan
-    return rows.with_figures(dict(zip(DEVIATIONS, (latency, ttft), strict=True)))
+    return dict(zip(DEVIATIONS, (latency, ttft), strict=True))
 
 
-def add_bands(rows: Rows, scenario: Scenario) -> Rows:
+def add_bands(rows: Rows, agent: Agent) -> Rows:
     """Adds ``*_low`` and ``*_high`` of TTFT, turn latency, tasks an hour per GPU and ``max_sessions``.
 
     The load is held: where turns take longer, the same sessions do fewer tasks. Near the wall, where a load may lie
@@ -100,8 +102,8 @@ def add_bands(rows: Rows, scenario: Scenario) -> Rows:
     figures = _around("ttft_ms", rows["ttft_ms"], ttft) | _around("turn_latency_ms", rows["turn_latency_ms"], latency)
     figures |= _around("max_sessions", rows["max_sessions"], WALL_DEVIATION * known)
     for end, other in (("low", "high"), ("high", "low")):
-        turns = loop.turns_per_s(rows["sessions"], figures[f"turn_latency_ms_{other}"] / 1e3, scenario.think_time_s)
-        figures[f"tasks_per_hour_per_gpu_{end}"] = 3600.0 * turns / scenario.turns / rows["gpus_per_replica"]
+        turns = loop.turns_per_s(rows["sessions"], figures[f"turn_latency_ms_{other}"] / 1e3, agent.think_time_s)
+        figures[f"tasks_per_hour_per_gpu_{end}"] = 3600.0 * turns / agent.turns / rows["gpus_per_replica"]
     return rows.with_figures(figures)
 
 

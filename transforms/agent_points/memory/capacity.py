@@ -11,9 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from schemas.models import ModelSpec
 from schemas.options import MappingOptions
-from schemas.scenarios import Scenario
+from transforms.agent_points.agent import Agent
 from transforms.agent_points.memory.pool_memory import PoolRanks, available_on_rank, pool_memory, session_bytes
 from transforms.agent_points.rows.rows import Configurations, Rows, code
 from transforms.cache import evicts
@@ -22,20 +21,19 @@ from transforms.numbers import Number
 CONTEXTS = ("mean", "p95", "peak")
 
 
-def add_capacity(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions, *, aggregated: bool) -> Rows:
+def add_capacity(rows: Rows, agent: Agent, options: MappingOptions) -> Rows:
     """Adds KV bytes, the sessions that fit and the limit that is met, to rows of one serving mode.
 
     Needs the session figures: some of the memory holds only what is in flight.
     """
-    add = _aggregated if aggregated else _disaggregated
-    return add(rows, scenario, spec, options)
+    return (_aggregated if agent.aggregated else _disaggregated)(rows, agent, options)
 
 
-def _aggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
+def _aggregated(rows: Rows, agent: Agent, options: MappingOptions) -> Rows:
     """One pool holds what is in flight and, if it stays resident, what pauses."""
-    of = _memory_of(rows, scenario)
-    rows = _with(rows, of, pool_memory(of.rows, scenario, spec, PoolRanks.aggregated(of.rows), options))
-    evicting, resident = evicts(scenario, options), options.idle_kv == "resident"
+    of = _memory_of(rows, agent)
+    rows = _with(rows, of, pool_memory(of.rows, agent, PoolRanks.aggregated(of.rows), options))
+    evicting, resident = evicts(agent.scenario, options), options.idle_kv == "resident"
     parked = rows["sessions"] if resident or evicting else rows["in_flight_requests"]
     taken = parked * rows["kv_bytes_per_session_mean"] + rows["_shared_bytes"]
     if evicting:
@@ -44,23 +42,23 @@ def _aggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Mappin
         _in_flight_slots=np.nan if resident and not evicting else rows[f"_fit_{options.kv_context}"],
         kv_bytes_per_gpu=taken / rows["gpus_per_replica"],
     )
-    return _with_limits(rows, "kv_memory", "kv_memory", rows["gpus_per_replica"], scenario, options)
+    return _with_limits(rows, "kv_memory", "kv_memory", rows["gpus_per_replica"], agent, options)
 
 
-def _disaggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions) -> Rows:
+def _disaggregated(rows: Rows, agent: Agent, options: MappingOptions) -> Rows:
     """The cached prefixes of all sessions lie in the pool that parks them, those in flight in decode."""
-    of = _memory_of(rows, scenario)
+    of = _memory_of(rows, agent)
     pools = {name: PoolRanks.disaggregated(of.rows, name) for name in ("prefill", "decode")}
     parked, decode = pools[options.parked_kv], pools["decode"]
     other = pools["decode" if options.parked_kv == "prefill" else "prefill"]
-    on_decode = session_bytes(of.rows, scenario, spec, decode, options)
-    slots_left = np.maximum(available_on_rank(of.rows, scenario, spec, decode, options) - on_decode.shared, 0.0)
-    memory = pool_memory(of.rows, scenario, spec, parked, options)
+    on_decode = session_bytes(of.rows, agent, decode, options)
+    slots_left = np.maximum(available_on_rank(of.rows, agent, decode, options) - on_decode.shared, 0.0)
+    memory = pool_memory(of.rows, agent, parked, options)
     # the pool that does not park must hold its own weights too
-    memory["_weights_fit"] &= available_on_rank(of.rows, scenario, spec, other, options) > 0
+    memory["_weights_fit"] &= available_on_rank(of.rows, agent, other, options) > 0
     memory["_in_flight_slots"] = decode.ranks * np.floor(slots_left / on_decode.peak)
     rows = _with(rows, of, memory)
-    evicting = evicts(scenario, options)
+    evicting = evicts(agent.scenario, options)
     parked_sessions = rows["sessions"] if options.idle_kv == "resident" or evicting else 0.0
     taken = parked_sessions * rows["kv_bytes_per_session_mean"]
     if evicting:
@@ -68,12 +66,12 @@ def _disaggregated(rows: Rows, scenario: Scenario, spec: ModelSpec, options: Map
     taken = taken + rows["in_flight_requests"] * of.to_rows(on_decode.mean)
     rows = rows.with_figures(kv_bytes_per_gpu=(taken + rows["_shared_bytes"]) / rows["gpus_per_replica"])
     parking_gpus = of.to_rows(parked.gpus * parked.ranks)
-    return _with_limits(rows, f"{options.parked_kv}_kv_memory", "decode_kv_memory", parking_gpus, scenario, options)
+    return _with_limits(rows, f"{options.parked_kv}_kv_memory", "decode_kv_memory", parking_gpus, agent, options)
 
 
-def _memory_of(rows: Rows, scenario: Scenario) -> Configurations:
+def _memory_of(rows: Rows, agent: Agent) -> Configurations:
     """What memory is worked out for: a configuration has the same at any load, but for the sessions of a mix."""
-    return rows.configurations if scenario.mix is None else Configurations(rows, None)
+    return Configurations(rows, None) if agent.is_mix else rows.configurations
 
 
 def _with(rows: Rows, of: Configurations, memory: Mapping[str, Number]) -> Rows:
@@ -85,11 +83,11 @@ def _with_limits(
     parked_limit: str,
     in_flight_limit: str,
     parking_gpus: Number,
-    scenario: Scenario,
+    agent: Agent,
     options: MappingOptions,
 ) -> Rows:
     """The sessions that each limit allows, the least of them, and its name."""
-    anywhere = evicts(scenario, options)
+    anywhere = evicts(agent.scenario, options)
     parked = {context: np.inf if anywhere else _parked(rows, context, parking_gpus, options) for context in CONTEXTS}
     parks = code("binding_limit", "host_memory" if options.idle_kv == "offloaded" else parked_limit)
     limit, slots = parked[options.kv_context], rows["_in_flight_slots"]

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.arrays import Array, Indices
-from schemas.models import ModelSpec
 from schemas.options import MappingOptions
-from schemas.scenarios import Scenario
+from transforms.agent_points.agent import Agent
 from transforms.agent_points.memory.idle_kv import reload_ms
 from transforms.agent_points.memory.pool_memory import PoolRanks, available_on_rank, session_bytes
 from transforms.agent_points.rows.rows import Rows
@@ -111,36 +110,34 @@ def _take(figure: OverHitRates, rows: Indices) -> OverHitRates:
     return OverHitRates(figure.hit_rates[:, rows], figure.values[:, rows])
 
 
-def evicting_memory(
-    rows: Rows, scenario: Scenario, spec: ModelSpec, options: MappingOptions, *, aggregated: bool
-) -> EvictingMemory:
+def evicting_memory(rows: Rows, agent: Agent, options: MappingOptions) -> EvictingMemory:
     """The memory that keeps the prefixes of rows of one serving mode: that of the pool that parks idle KV."""
-    pool = PoolRanks.aggregated(rows) if aggregated else PoolRanks.disaggregated(rows, options.parked_kv)
-    shared = session_bytes(rows, scenario, spec, pool, options).shared
-    left = np.maximum(available_on_rank(rows, scenario, spec, pool, options) - shared, 0.0)
-    model, most = evicting_model(scenario)
+    pool = PoolRanks.aggregated(rows) if agent.aggregated else PoolRanks.disaggregated(rows, options.parked_kv)
+    shared = session_bytes(rows, agent, pool, options).shared
+    left = np.maximum(available_on_rank(rows, agent, pool, options) - shared, 0.0)
+    model, most = evicting_model(agent.scenario)
     kinds, shape_of = np.unique(np.stack([rows["_kv_element_bytes"], pool.tp]), axis=1, return_inverse=True)
-    paged = options.kv_layout == "paged"
+    paged, shared_tokens = options.kv_layout == "paged", agent.scenario.shared_prefix_tokens
 
     def shape(element_bytes: float, tp: float) -> SessionShape:
         def held(tokens: Array) -> Array:
             on_rank = session_bytes_on_rank(
-                spec.attention, tokens, element_bytes, tp, shared_tokens=scenario.shared_prefix_tokens, paged=paged
+                agent.spec.attention, tokens, element_bytes, tp, shared_tokens=shared_tokens, paged=paged
             )
             return np.asarray(on_rank)
 
-        return session_shape(scenario, held, most_hit_rate=most)
+        return session_shape(agent.scenario, held, most_hit_rate=most)
 
-    host = host_memory_bytes_per_gpu(scenario, options)
+    host = host_memory_bytes_per_gpu(agent.scenario, options)
     return EvictingMemory(
         model=model,
         shapes=[shape(float(element), float(tp)) for element, tp in kinds.T],
         shape_of=shape_of.reshape(-1).astype(np.intp),
         memory=pool.ranks * left,
         host_memory=pool.ranks * pool.gpus * host,
-        reload_s=reload_ms(rows, scenario, spec)[0] / 1e3 + np.zeros(len(rows)),
+        reload_s=reload_ms(rows, agent)[0] / 1e3 + np.zeros(len(rows)),
         stations=rows["_stations"],
-        think_time_s=scenario.think_time_s,
+        think_time_s=agent.think_time_s,
         closed_loop=options.closed_loop,
     )
 

@@ -3,12 +3,11 @@
 import numpy as np
 
 from schemas.caches import FixedCache
-from schemas.models import ModelSpec
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
+from transforms.agent_points.agent import Agent
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.rows import Rows
-from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import kv_bytes_on_rank
 from transforms.numbers import Number
 
@@ -24,28 +23,26 @@ def scenario_under(scenario: Scenario, options: MappingOptions) -> Scenario:
     return scenario.model_copy(update={"cache": FixedCache(hit_rate=0.0)})
 
 
-def reload_ms(rows: Rows, scenario: Scenario, spec: ModelSpec) -> tuple[Number, ...]:
+def reload_ms(rows: Rows, agent: Agent) -> tuple[Number, ...]:
     """Time to bring a prefix back from host memory, of the mean, first and last turn.
 
     Each GPU of the rank that prefills loads its share over its own link.
     """
-    turns = turn_profile(scenario)
-    cached = np.maximum(turns.new_on_miss - turns.new_on_hit, 0.0)
     link, tp = Gpu.of_rows(rows, "prefill").host_link_bytes_per_s, rows["_prefilling_tp"]
 
     def load_ms(tokens: float) -> Number:
-        on_rank = kv_bytes_on_rank(spec.attention, tokens, rows["_kv_element_bytes"], tp)
+        on_rank = kv_bytes_on_rank(agent.spec.attention, tokens, rows["_kv_element_bytes"], tp)
         return 1e3 * on_rank / tp / link
 
-    return tuple(load_ms(float(weights @ cached)) for weights in (turns.weights, turns.of_first, turns.of_last))
+    return tuple(load_ms(tokens) for tokens in agent.reloaded_tokens)
 
 
-def add_reload(rows: Rows, scenario: Scenario, spec: ModelSpec) -> Rows:
+def add_reload(rows: Rows, agent: Agent) -> Rows:
     """Turn figures with the reload before the prefill of those turns that need one (``cache_reload_fraction``)."""
     reloads = rows["cache_reload_fraction"]
     if not np.any(reloads):
         return rows
-    mean, first, last = (reloads * load for load in reload_ms(rows, scenario, spec))
+    mean, first, last = (reloads * load for load in reload_ms(rows, agent))
     return rows.with_figures(
         ttft_ms=rows["ttft_ms"] + mean,
         turn_latency_ms=rows["turn_latency_ms"] + mean,

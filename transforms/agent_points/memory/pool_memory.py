@@ -8,13 +8,12 @@ import polars as pl
 from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions, Pool
-from schemas.scenarios import Scenario
-from transforms.agent_points.mixing import mean_over_sessions, members
+from transforms.agent_points.agent import Agent
+from transforms.agent_points.mixing import mean_over_sessions
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.lookups import add_private_columns
 from transforms.agent_points.rows.rows import Rows, code
 from transforms.equations import kv_memory as kv
-from transforms.equations.context import turn_profile
 from transforms.equations.kv_room import server_bytes_per_rank
 from transforms.numbers import Number
 
@@ -63,20 +62,18 @@ class SessionBytes:
     shared: Number
 
 
-def session_bytes(
-    rows: Rows, scenario: Scenario, spec: ModelSpec, pool: PoolRanks, options: MappingOptions
-) -> SessionBytes:
+def session_bytes(rows: Rows, agent: Agent, pool: PoolRanks, options: MappingOptions) -> SessionBytes:
     """A session at its mean and peak context, and the slope of its KV at the mean; the shared prefix.
 
     Of a mix the mean over the sessions that are there, and the prefixes of all its scenarios.
     """
-    element, groups, paged = rows["_kv_element_bytes"], spec.attention, options.kv_layout == "paged"
-    each = [member.scenario for member in members(scenario)]
+    element, groups, paged = rows["_kv_element_bytes"], agent.spec.attention, options.kv_layout == "paged"
+    each = [member.scenario for member in agent.members]
 
     def bytes_at(context: str) -> Number:
         return mean_over_sessions(
             rows,
-            scenario,
+            agent.members,
             [
                 kv.session_bytes_on_rank(
                     groups, getattr(own, context), element, pool.tp, shared_tokens=own.shared_prefix_tokens, paged=paged
@@ -92,7 +89,7 @@ def session_bytes(
     return SessionBytes(
         mean=bytes_at("mean_context_tokens"),
         peak=bytes_at("peak_context_tokens"),
-        slope=mean_over_sessions(rows, scenario, slopes),
+        slope=mean_over_sessions(rows, agent.members, slopes),
         shared=sum(shared),
     )
 
@@ -132,9 +129,7 @@ def replica_kv_bytes(serving: pl.DataFrame, spec: ModelSpec, hardware: HardwareC
     return float((pool.ranks * reckoned_on_rank(rows, pool, MappingOptions()))[0])
 
 
-def available_on_rank(
-    rows: Rows, scenario: Scenario, spec: ModelSpec, pool: PoolRanks, options: MappingOptions
-) -> Number:
+def available_on_rank(rows: Rows, agent: Agent, pool: PoolRanks, options: MappingOptions) -> Number:
     """Bytes of one rank for KV; negative where the weights do not fit.
 
     The server's own figure rules where a row has it; a disaggregated one does not say of which pool it is.
@@ -147,9 +142,9 @@ def available_on_rank(
     if not is_stated.any():
         return reckoned
     element, paged = rows["_kv_element_bytes"], options.kv_layout == "paged"
-    each = [member.scenario.mean_context_tokens for member in members(scenario)]
-    held = [kv.session_bytes_on_rank(spec.attention, tokens, element, pool.tp, paged=paged) for tokens in each]
-    session = mean_over_sessions(rows, scenario, held), mean_over_sessions(rows, scenario, each)
+    each = [member.scenario.mean_context_tokens for member in agent.members]
+    held = [kv.session_bytes_on_rank(agent.spec.attention, tokens, element, pool.tp, paged=paged) for tokens in each]
+    session = mean_over_sessions(rows, agent.members, held), mean_over_sessions(rows, agent.members, each)
     return np.where(is_stated, server_bytes_per_rank(stated, pool.ranks, *session), reckoned)
 
 
@@ -163,14 +158,12 @@ def room_source(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
     return np.where(np.isfinite(rows["kv_tokens"]), server, source) if pool.is_whole else source
 
 
-def pool_memory(
-    rows: Rows, scenario: Scenario, spec: ModelSpec, pool: PoolRanks, options: MappingOptions
-) -> dict[str, Number]:
+def pool_memory(rows: Rows, agent: Agent, pool: PoolRanks, options: MappingOptions) -> dict[str, Number]:
     """Bytes of a session and bytes for KV, and the sessions that fit (``_fit_mean``, ``_p95``, ``_peak``)."""
-    bytes_ = session_bytes(rows, scenario, spec, pool, options)
-    available = available_on_rank(rows, scenario, spec, pool, options)
+    bytes_ = session_bytes(rows, agent, pool, options)
+    available = available_on_rank(rows, agent, pool, options)
     left = np.maximum(available - bytes_.shared, 0.0)
-    spread = bytes_.slope * turn_profile(scenario).context_sd
+    spread = bytes_.slope * agent.context_sd_tokens
     fits = available > 0
     least = np.full(len(rows), np.nan)
     if not fits.all():
