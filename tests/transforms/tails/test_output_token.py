@@ -5,9 +5,9 @@ import pytest
 
 from schemas.arrays import Array
 from transforms.spread.forms import Nodes, percentiles
-from transforms.tails.first_token import PrefillClasses
+from transforms.tails.nodes import PrefillClasses, TailNodes
 from transforms.tails.output_token import output_token_nodes
-from transforms.tails.replica import TailNodes, aggregated_tails, disaggregated_tails
+from transforms.tails.replica import aggregated_tails, disaggregated_tails
 from transforms.tails.waits import WorkMoments
 
 SHARES = (0.5, 0.9, 0.95, 0.99)
