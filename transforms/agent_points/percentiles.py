@@ -16,7 +16,7 @@ from transforms.equations.transfer import KV_READ_EFFICIENCY
 from transforms.numbers import Number
 from transforms.spread.forms import percentiles
 from transforms.tails.nodes import TailNodes
-from transforms.tails.replica import LEAST_SHARE, SHARES, Tails, aggregated_tails, disaggregated_tails
+from transforms.tails.replica import LEAST_SHARE, SHARES, aggregated_tails, disaggregated_tails
 from transforms.tails.waits import over_turns
 
 #: The columns, in this order.
@@ -83,6 +83,7 @@ def _percentiles(rows: Rows, agent: Agent, nodes: TailNodes) -> dict[str, Array]
         at = sessions / (rows["prefill_workers"] * rows["prefill_dp"]), sessions / rows["_stations"]
         tails = disaggregated_tails(slopes, rows["ttft_ms"], at, turn, decode_ms, nodes)
     in_a_task = over_turns(*tails.wait, agent.turns)
+    of_tokens = [part / max(nodes.means[3], 1e-9) for part in tails.decode_wait]
     # what all turns share is what is left of the row's mean
     base = latency - sum(form * mean for form, mean in zip((per_token, per_flop, tpot), nodes.means[1:], strict=True))
     forms = [base, per_token, per_flop, tpot]
@@ -92,16 +93,10 @@ def _percentiles(rows: Rows, agent: Agent, nodes: TailNodes) -> dict[str, Array]
     first_tokens = [np.minimum(*pair) for pair in zip(tails.ttft, turns, strict=True)]
     tasks = percentiles(nodes.tasks, [*forms, 1e3, *in_a_task], shares) / 1e3
     speeds = 1e3 / percentiles(nodes.per_token, [*forms, *tails.wait], shares)
-    output_tokens = _of_output_token(tpot, tails, nodes)
+    # a turn's time per output token is no less than a step in which nobody prefills
+    output_tokens = percentiles(nodes.output_token, [tpot, *(np.minimum(wait, tpot) for wait in of_tokens)], shares)
+    output_tokens = np.maximum(output_tokens, np.maximum(tails.step, LEAST_SHARE * tpot))
     return dict(zip(PERCENTILES, (*turns, *first_tokens, *tasks, *speeds, *output_tokens), strict=True))
-
-
-def _of_output_token(tpot: Array, tails: Tails, nodes: TailNodes) -> Array:
-    """Percentiles of a turn's time per output token; no less than a step in which nobody prefills."""
-    later = max(nodes.means[3], 1e-9)
-    least = np.maximum(tails.step, LEAST_SHARE * tpot)
-    forms = [tpot, *(np.minimum(part / later, tpot) for part in tails.decode_wait)]
-    return np.maximum(percentiles(nodes.output_token, forms, tuple(SHARES.values())), least)
 
 
 def _decode_share_ms(rows: Rows, agent: Agent) -> Array:
