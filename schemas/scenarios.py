@@ -124,11 +124,6 @@ class Scenario(BaseModel):
         last = self.initial_prompt_tokens + (self.turns - 1) * self.context_growth_tokens
         return last + self.output_tokens_per_turn
 
-    @property
-    def final_context_tokens(self) -> float:
-        """What the article's Step 8 calls the final context: L0 + N * (dL + r * OSL)."""
-        return self.initial_prompt_tokens + self.turns * self.context_growth_tokens
-
 
 def _with_means(given: dict[Any, Any]) -> dict[Any, Any]:
     """An entry whose distributions in place of numbers stand under ``distributions``, their means in their place."""

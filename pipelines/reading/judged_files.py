@@ -14,8 +14,8 @@ from pipelines.runners.machine import build_threads
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import empty_frame
 from schemas.moments import as_text
-from transforms.serving_points.judge import judge_rows_of_files, new_points
-from transforms.serving_points.measured_agentic import judge_agentic_of_files
+from transforms.serving_points.judge import judge_rows, new_points
+from transforms.serving_points.measured_agentic import judge_agentic
 from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError
 from transforms.synthesis.slower import add_slower_than_roofline
@@ -145,10 +145,10 @@ def _judged(group: Sequence[FoundFile], hardware: HardwareCatalogue, models: Mod
     points, bad = empty_frame("serving_points"), empty_frame("quarantine")
     runs = empty_frame("measured_agentic")
     if with_rows:
-        points, bad = judge_rows_of_files(_together(with_rows), hardware, models)
+        points, bad = judge_rows(_together(with_rows), hardware, models)
         points = add_slower_than_roofline(points, hardware, models)
     if with_runs:
-        runs, bad_runs = judge_agentic_of_files(_together(with_runs), hardware, models)
+        runs, bad_runs = judge_agentic(_together(with_runs), hardware, models)
         bad = pl.concat([bad, bad_runs])
     for each in read:
         bad = _with_own_names(bad, each)

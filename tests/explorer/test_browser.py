@@ -16,13 +16,20 @@ from pipelines.explorer.site import Site
 from pipelines.explorer.write import write_site
 from pipelines.lake.reader import current_release
 from tests.explorer.browser import Watched, chromium, needs_chromium, screenshot, served, watched_page
+from tests.explorer.page_equations import (
+    hit_differences,
+    latency_at_hit_rate,
+    miss_differences,
+    ms_per_flop,
+    rate_at_hit_rate,
+    session_figures,
+)
 from transforms.agent_points.prepare import prepare_points
 from transforms.agent_points.sessions import stations
 from transforms.agent_points.single_turns import ON_HIT, ON_MISS, turn_differences, turn_work
 from transforms.configurations import schedule_number
+from transforms.equations.curve import sessions_that_fit
 from transforms.equations.kv_memory import session_bytes_on_rank
-from transforms.equations.turns import hit_differences, miss_differences, ms_per_flop
-from transforms.equations.what_if import latency_at_hit_rate, rate_at_hit_rate, session_figures, sessions_that_fit
 from transforms.frontier import mark_frontiers
 
 WALL_REASONS = ("kv_capacity", "kv_capacity_below_table", "host_memory_capacity")

@@ -16,7 +16,6 @@ from transforms.equations.kv_memory import (
     available_bytes_per_rank,
     kv_bytes,
     kv_bytes_on_rank,
-    kv_read_bytes,
     kv_read_bytes_per_gpu,
     kv_slope_bytes_per_token,
     least_gpus_that_fit,
@@ -271,7 +270,7 @@ class TestAttentionWork:
         attended = 2 * 128 * (192 + 128) * 2_048 * new
         indexed = 2 * 64 * 128 * new * (cached + new / 2)
         assert attention_flops([group], cached, new) == 61 * (attended + indexed)
-        assert kv_read_bytes([group], 50_000, 2) == 61 * (2_048 * 576 * 2 + 50_000 * 132)
+        assert kv_read_bytes_per_gpu([group], 50_000, 2, tp=1) == 61 * (2_048 * 576 * 2 + 50_000 * 132)
 
     def test_compression_divides_the_keys(self) -> None:
         coarse = next(g for g in load_models().find("deepseek-v4-flash").attention if g.tokens_per_entry == 128)
@@ -280,7 +279,7 @@ class TestAttentionWork:
         assert attention_flops([coarse], cached, new) == pytest.approx(20 * 4 * 64 * 512 * pairs)
 
     def test_state_layers_are_read_and_written(self) -> None:
-        assert kv_read_bytes(HYBRID, 1_000, 2) == 45 * 2 * 4_268_032 + 15 * 1_000 * 2_048
+        assert kv_read_bytes_per_gpu(HYBRID, 1_000, 2, tp=1) == 45 * 2 * 4_268_032 + 15 * 1_000 * 2_048
         assert attention_flops(HYBRID[:1], 10_000, 1_000) == 0
 
 

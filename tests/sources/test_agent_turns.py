@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pipelines.reading.catalogues import load_hardware, load_models
+from tests.sources.judging import judged_runs
 from tests.sources.results import FACTS, input_file, multi_turn_stats
-from transforms.serving_points.measured_agentic import judge_agentic
 from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError
 
@@ -128,7 +128,7 @@ def test_figures_are_of_one_replica() -> None:
 def test_the_run_is_judged_like_any_other() -> None:
     reading = read_file(input_file(as_csv(turns())))
     assert reading.agentic is not None
-    good, bad = judge_agentic(reading.agentic, "log.csv", None, load_hardware(), load_models())
+    good, bad = judged_runs(reading.agentic, "log.csv", None)
     assert (good.height, bad.height) == (1, 0)
     assert good["model"][0] == "llama-3-1-70b"
 

@@ -15,16 +15,14 @@ from dataclasses import dataclass
 import polars as pl
 import pytest
 
-from pipelines.reading.catalogues import load_hardware, load_models
 from schemas.frames import conform, empty_frame
 from tests.sources import results
+from tests.sources.judging import judged_rows, judged_runs
 from tests.sources.mutations import ANY, CSV_MUTATIONS, JSON_MUTATIONS, SAME, TEXT_MUTATIONS, Mutation
 from tests.sources.test_aiconfigurator import AGG_ROW, DISAGG_ROW, MTP_TEXT
 from tests.sources.test_inferencex import AGENTIC_ROW, API_ROW, api
 from tests.sources.test_inferencex import DISAGG_ROW as API_DISAGG_ROW
 from tests.transforms.factory import aic_row, csv_text
-from transforms.serving_points.judge import judge_rows
-from transforms.serving_points.measured_agentic import judge_agentic
 from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, InputFile
 
@@ -71,10 +69,10 @@ def outcome(content: bytes, says: str | None = None) -> Outcome | None:
         reading = read_file(InputFile("mutated", content, "", {}, results.sidecar(says) if says else None))
     except FileRejectedError:
         return None
-    good, bad = judge_rows(reading.rows, "mutated", reading.tool_version, load_hardware(), load_models())
+    good, bad = judged_rows(reading.rows, "mutated", reading.tool_version)
     runs = empty_frame("measured_agentic")
     if reading.agentic is not None:
-        runs, bad_runs = judge_agentic(reading.agentic, "mutated", None, load_hardware(), load_models())
+        runs, bad_runs = judged_runs(reading.agentic, "mutated", None)
         bad = pl.concat([bad, bad_runs])
     assert bad.select("source_row", "reason", "detail", "raw").null_count().sum_horizontal().item() == 0
     assert bad["source_row"].n_unique() == bad.height

@@ -13,7 +13,7 @@ from pipelines.reading.inputs import FoundFile, find_files
 from pipelines.reading.judged_files import judged_files
 from pipelines.reading.read_inputs import Inputs, read_inputs
 from schemas.sidecar import Sidecar
-from transforms.serving_points.judge import judge_rows
+from tests.sources.judging import judged_rows
 from transforms.sources.formats import read_file
 from transforms.sources.inferencex_facts import kv_format, weight_formats
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
@@ -66,7 +66,7 @@ def reading(content: object, sidecar: Sidecar | None = None) -> Reading:
 def judged(content: object, sidecar: Sidecar | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
     found = reading(content, sidecar)
     assert found.format == "inferencex"
-    return judge_rows(found.rows, "benchmarks.json", None, load_hardware(), load_models())
+    return judged_rows(found.rows, "benchmarks.json", None)
 
 
 def one(row: object, sidecar: Sidecar | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.reading.catalogues import load_hardware, load_models
+from tests.sources.judging import judged_rows
 from tests.sources.results import (
     AIPERF_CSV,
     FACTS,
@@ -27,7 +27,6 @@ from tests.sources.results import (
     sglang_record,
     vllm_record,
 )
-from transforms.serving_points.judge import judge_rows
 from transforms.sources.formats import read_file
 from transforms.sources.rows import ROW_SCHEMA, FileRejectedError
 
@@ -51,7 +50,7 @@ TEXT_FILES = {name: json.dumps(make(), indent=1) for name, make in JSON_FILES.it
 def judged(content: object, says: str = FACTS) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The serving points and the quarantine of a file; every row is in one of the two."""
     rows = read_file(input_file(content, says)).rows
-    good, bad = judge_rows(rows, "result", None, load_hardware(), load_models())
+    good, bad = judged_rows(rows, "result", None)
     assert good.height + bad.height == rows.height
     assert rows.schema == ROW_SCHEMA
     numbers = good.select(pl.selectors.float())

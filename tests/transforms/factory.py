@@ -13,11 +13,12 @@ from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from schemas.options import MappingOptions, RooflinePreset
 from schemas.scenarios import Scenario
+from tests.sources.judging import judged_rows
 from transforms.agent_points.carry import Setting, carry_points, carry_prepared
 from transforms.agent_points.prepare import prepare_points
 from transforms.frontier import mark_frontiers
 from transforms.operating_points.points import operating_points
-from transforms.serving_points.judge import judge_rows, new_points
+from transforms.serving_points.judge import new_points
 from transforms.sources.formats import read_file
 from transforms.sources.rows import InputFile
 from transforms.synthesis.points import synthesize_points
@@ -87,7 +88,7 @@ def shipped_points(*paths: str) -> pl.DataFrame:
 def judged(file: InputFile) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Serving points and quarantined rows of a file, repeats included."""
     reading = read_file(file)
-    return judge_rows(reading.rows, file.path, reading.tool_version, load_hardware(), load_models())
+    return judged_rows(reading.rows, file.path, reading.tool_version)
 
 
 def input_file(content: str | bytes, path: str = "pareto.csv") -> InputFile:

@@ -67,6 +67,14 @@ def sessions_at_wall(
     return smallest(parked_limit, root, sessions_1)
 
 
+def sessions_that_fit(max_parked_sessions: Number, max_in_flight_requests: Number, rho: Number) -> Number:
+    """``max_sessions`` at another rho: sessions in flight take memory of their own where idle KV lies elsewhere.
+
+    A limit that a row does not have is infinite, as a float or in an array, or NULL in a column.
+    """
+    return smallest(max_parked_sessions, max_in_flight_requests / rho)
+
+
 def load_of_most_turns(
     in_flight_0: Number, latency_0_s: Number, in_flight_1: Number, latency_1_s: Number, think_time_s: Number
 ) -> Number:

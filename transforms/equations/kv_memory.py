@@ -149,15 +149,13 @@ def kv_slope_bytes_per_token(
     return grown - kv_bytes_on_rank(groups, tokens, bytes_per_element, tp, paged=paged)
 
 
-def kv_read_bytes(groups: Sequence[AttentionGroup], tokens: Number, bytes_per_element: Number) -> Number:
-    """Bytes that one decode step reads of one context, one copy; a state is read and written."""
-    return sum(_group_read_bytes(group, tokens, bytes_per_element) for group in groups)
-
-
 def kv_read_bytes_per_gpu(
     groups: Sequence[AttentionGroup], tokens: Number, bytes_per_element: Number, tp: Number
 ) -> Number:
-    """As ``kv_read_bytes``, on each GPU of a rank: ``/ min(tp, kv_heads)`` (Eq. 3b)."""
+    """Bytes that one decode step reads of one context on each GPU of a rank: ``/ min(tp, kv_heads)`` (Eq. 3b).
+
+    A state is read and written.
+    """
     return sum(_group_read_bytes(group, tokens, bytes_per_element) / smallest(tp, group.kv_heads) for group in groups)
 
 

@@ -8,7 +8,7 @@ import polars as pl
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations import closed_loop as loop
 from transforms.equations import cost
-from transforms.equations.what_if import sessions_that_fit
+from transforms.equations.curve import sessions_that_fit
 from transforms.planning.curves import Curves
 from transforms.planning.limits import task_time_column, ttft_column, turn_latency_column
 

@@ -25,18 +25,6 @@ _QUARANTINE = TABLES["quarantine"].field_names
 
 
 def judge_rows(
-    rows: pl.DataFrame,
-    path: str,
-    tool_version: str | None,
-    hardware: HardwareCatalogue,
-    models: ModelCatalogue,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """``judge_rows_of_files`` of one file."""
-    named = rows.with_columns(source_file=pl.lit(path), tool_version=pl.lit(tool_version, pl.String))
-    return judge_rows_of_files(named, hardware, models)
-
-
-def judge_rows_of_files(
     rows: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The serving points and the quarantined rows of some files; every row is in one of the two.

@@ -17,18 +17,6 @@ _MADE: Final = ("point_id", "source_file", "source_row", "tool_version")
 
 
 def judge_agentic(
-    runs: pl.DataFrame,
-    path: str,
-    tool_version: str | None,
-    hardware: HardwareCatalogue,
-    models: ModelCatalogue,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """``judge_agentic_of_files`` of one file."""
-    named = runs.with_columns(source_file=pl.lit(path), tool_version=pl.lit(tool_version, pl.String))
-    return judge_agentic_of_files(named, hardware, models)
-
-
-def judge_agentic_of_files(
     runs: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The agent runs and the quarantined ones of some files.

@@ -24,9 +24,8 @@ from transforms.equations.kv_memory import attention_flops
 from transforms.spread.draws import POINTS, binomial_quantiles, compressed, lattice, normal_scores, quantity, task_draws
 from transforms.spread.forms import Nodes
 
-#: Columns of the nodes of turns, and of tasks.
+#: Columns of the nodes of turns. Those of tasks: their turns, new tokens, FLOPs, later tokens and pauses in seconds.
 TURN = ("one", "new_tokens", "attention_flops", "later_tokens")
-TASK = ("turns", "new_tokens", "attention_flops", "later_tokens", "pause_s")
 #: Nodes of turns where a quantity varies by a distribution.
 _TURN_POINTS: Final = 2048
 #: Misses of a task that are told apart; scores for where several of them lie.
@@ -38,7 +37,7 @@ _PLACES: Final = 17
 
 @dataclass(frozen=True)
 class ScenarioNodes:
-    """Nodes of a scenario's turns (columns ``TURN``) and tasks (``TASK``) on one model."""
+    """Nodes of a scenario's turns (columns ``TURN``) and tasks on one model."""
 
     turns: Nodes
     tasks: Nodes

@@ -9,13 +9,13 @@ import pytest
 from pipelines.reading.catalogues import load_models, load_scenarios
 from schemas.caches import FixedCache, LeastRecentlyUsedCache, TimeToLiveCache
 from schemas.options import KvLayout, MappingOptions
+from tests.explorer.page_equations import hit_differences, miss_differences, ms_per_flop
 from tests.transforms.factory import article_scenario, roofline_points, setting, shipped_points
 from transforms.agent_points.carriers.workload import agent_workload
 from transforms.agent_points.carry import carry_points
 from transforms.agent_points.prepare import prepare_points
 from transforms.agent_points.single_turns import ON_HIT, ON_MISS, kv_is_linear, turn_differences, turn_work
 from transforms.cache import constant_hit_rate
-from transforms.equations.turns import hit_differences, miss_differences, ms_per_flop
 
 TABLES = (
     "candidates/h200_sxm__llama-3.1-70b__isl4000_osl1000__agg.csv.gz",

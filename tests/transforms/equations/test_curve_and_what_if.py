@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.explorer.page_equations import latency_at_hit_rate, rate_at_hit_rate, session_figures
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import along, in_flight_between, sessions_at_wall, share_between
-from transforms.equations.what_if import latency_at_hit_rate, rate_at_hit_rate, session_figures
 
 LATENCIES = st.floats(1e-2, 1e3)
 FRACTIONS = st.floats(0.0, 1.0)

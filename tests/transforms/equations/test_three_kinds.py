@@ -28,7 +28,6 @@ from transforms.equations import (
     roofline,
     roofline_steps,
     transfer,
-    what_if,
 )
 
 Function = Callable[..., Any]
@@ -111,11 +110,7 @@ CASES = [
                                   "latency_1_s": [6.0, 6.0, 9.0, 5.0, 7.576], "think_time_s": OTHER_MS,
                                   "parked_limit": [20.0, float("inf"), 21.0, 17.0, 90.0],
                                   "in_flight_limit": [6.0, 14.0, float("inf"), 3.0, 40.0]}),
-    Case(what_if.latency_at_hit_rate, {"hit_rate": SHARE, "published_hit_rate": [0.8, 0.8, 0.9, 0.0, 1.0],
-                                       "latency": MS, "all_hits": SECONDS, "all_misses": OTHER_MS}),
-    Case(what_if.rate_at_hit_rate, {"hit_rate": SHARE, "published_hit_rate": [0.8, 0.8, 0.9, 0.0, 1.0],
-                                    "requests_per_s": MS, "all_hits": OTHER_MS, "all_misses": SECONDS}),
-    Case(what_if.sessions_that_fit, {"max_parked_sessions": [20.0, float("inf"), 21.0, 17.0, 90.0],
+    Case(curve.sessions_that_fit, {"max_parked_sessions": [20.0, float("inf"), 21.0, 17.0, 90.0],
                                      "max_in_flight_requests": [6.0, 14.0, float("inf"), 3.0, 40.0], "rho": SHARE}),
     Case(roofline.prefill_s, {"active_parameters": BYTES, "new_tokens": NEW, "gpus": GPUS, "flops_per_s": FLOPS}),
     Case(roofline.weight_read_s, {"weight_bytes": BYTES, "gpus": GPUS, "hbm_bytes_per_s": RATES}),
@@ -189,7 +184,6 @@ CASES = [
             (kv_memory.session_bytes_on_rank, {"tp": GPUS}, {"shared_tokens": 0.0, "paged": False}),
             (kv_memory.session_bytes_on_rank, {"tp": GPUS}, {"shared_tokens": 0.0, "paged": True}),
             (kv_memory.kv_slope_bytes_per_token, {"tp": GPUS}, {"paged": False}),
-            (kv_memory.kv_read_bytes, {}, {}),
             (kv_memory.kv_read_bytes_per_gpu, {"tp": GPUS}, {}),
         )
     ),
@@ -230,14 +224,9 @@ CASES = [
 #: Public functions that map no vector element by element, and why.
 NOT_ELEMENTWISE = {
     "context.turn_profile": "makes the arrays of a scenario's turns",
-    "turns.ms_per_flop": "of two single turns; tested in tests/transforms/agent_points/test_single_turns.py",
-    "turns.hit_differences": "makes the arrays of a scenario's turns",
-    "turns.miss_differences": "makes the arrays of a scenario's turns",
     "kv_memory.prefix_block_tokens": "of the layers of one model",
     "kv_memory.session_floor_bytes": "of the layers of one model",
     "closed_loop.solve_load": "solves for arrays; tested in test_closed_loop.py",
-    "what_if.session_figures": "gives figures by name; tested in test_curve_and_what_if.py",
-    "what_if.figures_of_sessions": "gives figures by name; tested in test_curve_and_what_if.py",
     "roofline_steps.launch_s": "takes two counts of a model",
 }
 

@@ -12,7 +12,7 @@ from transforms.equations.kv_memory import attention_flops
 
 
 def simulate(scenario: Scenario, groups: tuple[AttentionGroup, ...], tasks: int) -> tuple[Array, Array]:
-    """Columns ``TURN`` of all turns and ``TASK`` of all tasks."""
+    """Columns ``TURN`` of all turns and the same of all tasks."""
     random = np.random.default_rng(20261129)
     forms = scenario.distributions or Distributions()
 

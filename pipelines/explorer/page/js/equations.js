@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The pipeline's equations, function for function: `transforms/equations/closed_loop.py`, `what_if.py` and `curve.py`
- * say what each means and where it comes from. Times in seconds, rates per second, figures of one replica.
+ * The pipeline's equations, function for function: `transforms/equations/closed_loop.py` and
+ * `curve.py` and `tests/explorer/page_equations.py` say what each means and where it comes from. Times in seconds, rates per second, figures of one replica.
  */
 
 /** @typedef {"arrival" | "article"} ClosedLoop */

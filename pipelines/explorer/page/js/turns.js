@@ -1,5 +1,5 @@
 // @ts-check
-/** Single turns of a task (Steps 4 and 5), as `transforms/equations/turns.py` has them. */
+/** Single turns of a task (Steps 4 and 5), as `tests/explorer/page_equations.py` has them. */
 import { curveKey, curvesOf } from "./evaluate.js";
 
 /** @typedef {import("./lake.js").Rows} Rows */

@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 
 from schemas.caches import FixedCache
+from tests.explorer.page_equations import latency_at_hit_rate, rate_at_hit_rate, session_figures
 from tests.transforms.factory import article_scenario, roofline_points, setting, shipped_points
 from transforms.agent_points.carry import carry_points
 from transforms.agent_points.sessions import stations
-from transforms.equations.what_if import latency_at_hit_rate, rate_at_hit_rate, session_figures, sessions_that_fit
+from transforms.equations.curve import sessions_that_fit
 
 TABLES = {
     "70b": "candidates/h200_sxm__llama-3.1-70b__isl4000_osl1000__agg.csv.gz",

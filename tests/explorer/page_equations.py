@@ -1,4 +1,5 @@
-"""An agent point at another pause, hit rate or number of sessions, from its published columns alone.
+"""The equations of the explorer's page once more in Python, to try the page against: single turns of a task, and an
+agent point at another pause, hit rate or number of sessions, from its published columns alone.
 
 The load of a row stays: ``b`` requests in flight at each station. What changes is how many sessions these belong to
 (another pause) and how long a turn takes (another hit rate). Arguments are the columns of ``agent_points``; all of
@@ -13,14 +14,17 @@ What is exact, against carrying the serving points anew:
 - Another hit rate: exact at 0, 1 and the published rate. Between them the latency and the time per request are taken
   as linear. They bend where a mixed step meets its floor, where a step's time is not linear in its tokens, and where
   the other pool of a disaggregated replica becomes the slower one. On shipped tables at hit rates of 0.3 to 0.9
-  (``tests/transforms/equations/test_what_if.py``): mean error 0.0 to 2.3 % by table and scenario, single rows of small
+  (``test_page_equations.py``): mean error 0.0 to 2.3 % by table and scenario, single rows of small
   models up to 33 % too slow, at most 8 % too fast; roofline points exact.
 
 TTFT and TPOT one by one, and the first and last turn, do not follow from these columns at another hit rate.
 """
 
+import numpy as np
+
+from schemas.arrays import Array
 from transforms.equations import closed_loop as loop
-from transforms.numbers import Number, if_else, largest, smallest
+from transforms.numbers import Number, if_else, largest
 
 #: Keeps a division by the distance of two hit rates finite where they are the same.
 TINY = 1e-12
@@ -71,14 +75,6 @@ def session_figures(
     }
 
 
-def sessions_that_fit(max_parked_sessions: Number, max_in_flight_requests: Number, rho: Number) -> Number:
-    """``max_sessions`` at another rho: sessions in flight take memory of their own where idle KV lies elsewhere.
-
-    A limit that a row does not have is infinite, as a float or in an array, or NULL in a column.
-    """
-    return smallest(max_parked_sessions, max_in_flight_requests / rho)
-
-
 def figures_of_sessions(
     sessions: Number,
     turn_latency_s: Number,
@@ -105,3 +101,33 @@ def figures_of_sessions(
         "e2e_tokens_per_s_per_user": output_tokens_per_turn / turn_latency_s,
         "sessions_per_gpu": sessions / gpus_per_replica,
     }
+
+
+def ms_per_flop(second: float, last: float, flops_second: float, flops_last: float) -> float:
+    """Time that one more FLOP of attention takes, from two hits of as many new tokens; 0 where their work is alike."""
+    return 0.0 if flops_last == flops_second else (last - second) / (flops_last - flops_second)
+
+
+def hit_differences(evaluated: tuple[float, float, float], flops: Array) -> Array:
+    """How much longer each turn takes than the mean turn when it hits, in ms.
+
+    ``evaluated``: the same of the first, second and last turn. From the second turn on all have as many new tokens,
+    and differ by the FLOPs of attention to a longer context.
+    """
+    first, second, last = evaluated
+    place = min(1, len(flops) - 1)
+    found = second + ms_per_flop(second, last, flops[place], flops[-1]) * (flops - flops[place])
+    found[0] = first
+    return np.asarray(found)
+
+
+def miss_differences(
+    evaluated: tuple[float, float, float], places: tuple[int, int, int], new: Array, flops: Array, ms_a_flop: float
+) -> Array:
+    """The same when it misses: attention by its FLOPs, the rest linear in the new tokens between the turns evaluated.
+
+    ``places`` of the turns evaluated, from 0; ``ms_a_flop`` from ``ms_per_flop`` of hits.
+    """
+    at = list(places)
+    rest = np.array(evaluated) - ms_a_flop * flops[at]
+    return np.asarray(np.interp(new, new[at], rest) + ms_a_flop * flops)
