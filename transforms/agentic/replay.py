@@ -15,11 +15,14 @@ import numpy.typing as npt
 from transforms.agentic.steps import Overheads
 from transforms.cache import CacheLoad, HeldSquares, LeastRecentlyUsed, PauseDistribution, SessionShape
 from transforms.equations import closed_loop as loop
+from transforms.equations.shared_engine import output_token_time, prefill_wait
 
 Array = npt.NDArray[np.float64]
 
 _ITERATIONS: Final = 400
 _SETTLED: Final = 1e-7
+#: The share of its time that a replica prefills stays below one.
+BUSIEST: Final = 0.9995
 #: Loads at which the engine's cycle is worked out; between them it is read off.
 _LOADS: Final[Array] = np.unique(np.concatenate((np.linspace(0.05, 8, 160), np.geomspace(8, 2048, 400))))
 
@@ -32,8 +35,13 @@ class Steps(Protocol):
         """Of TTFT, outside the GPUs."""
         ...
 
+    @property
+    def displaced(self) -> float:
+        """How long a prefill keeps decoding from running, over how long it takes."""
+        ...
+
     def prefill_ms(self, new_tokens: float, cached_tokens: float) -> float:
-        """How long one prefill keeps the replica busy."""
+        """How long one prefill takes."""
         ...
 
     def decode_ms(self, batch: Array, context_tokens: float, overheads: Overheads) -> Array:
@@ -144,7 +152,8 @@ def predict_replay(replay: Replay, server: Server) -> ReplayFigures:
         reload_ms = (1 - shares.first) * shares.reloaded * reused * server.reload_ms_per_token
         prefill_ms = found * warm_ms + (1 - found) * cold_ms
         square = found * warm_ms**2 + (1 - found) * cold_ms**2
-        steady = _steady(replay, decode_ms, prefill_ms, square, steps.wait_ms + reload_ms, slots)
+        engine = _Engine(decode_ms, prefill_ms, square / prefill_ms**2, steps.displaced, steps.wait_ms + reload_ms)
+        steady = _steady(replay, engine, slots)
         begun = steady.turns_per_s * replay.duration_s + steady.in_engine
         now = _survival(replay, server, steady.service_s, steady.wait_s, begun)
         moved = shares.distance(now)
@@ -165,7 +174,8 @@ def replay_at_hit_rate(replay: Replay, server: Server, hit_rate: float) -> Repla
     decode_ms = steps.decode_ms(_LOADS, tokens + replay.output_tokens / 2, server.overheads)
     prefill_ms = kept * warm_ms + (1 - kept) * cold_ms
     square = kept * warm_ms**2 + (1 - kept) * cold_ms**2
-    steady = _steady(replay, decode_ms, prefill_ms, square, steps.wait_ms, slots)
+    engine = _Engine(decode_ms, prefill_ms, square / prefill_ms**2, steps.displaced, steps.wait_ms)
+    steady = _steady(replay, engine, slots)
     return _figures(replay, steady, slots, cold_ms / 1e3, _Shares(kept, 0.0, 0.0))
 
 
@@ -177,19 +187,31 @@ def hit_rate_at_latency(replay: Replay, server: Server, turn_latency_s: float, t
     return _hit_rate(replay, shares)
 
 
-def _steady(
-    replay: Replay, decode_ms: Array, prefill_ms: float, square: float, overhead_ms: float, slots: float
-) -> _Steady:
+@dataclass(frozen=True)
+class _Engine:
+    """The engine at one mix of prefills, in ms: decode steps at ``_LOADS``, the mean prefill and its second moment."""
+
+    decode_ms: Array
+    prefill_ms: float
+    second_moment: float
+    displaced: float
+    overhead_ms: float
+
+
+def _steady(replay: Replay, engine: _Engine, slots: float) -> _Steady:
     """The load at which the closed loop and the engine's cycle agree; memory caps what is in the engine.
 
-    In a cycle b requests decode together: ``X = b / ((OSL - 1) * t_dec(b) + b * prefill)``. A prefill waits for those
-    before it, ``X * E[P^2] / (2 * (1 - X * E[P]))`` (misses queue in front of hits), at most for one of each other.
+    In a cycle b requests decode together: ``X = b / ((OSL - 1) * t_dec(b) + b * displaced * prefill)``. A prefill waits
+    for those before it (misses queue in front of hits), at most for one of each other session.
     """
-    steps = max(replay.output_tokens - 1, 0.0)
-    rate = _LOADS / (steps * decode_ms + _LOADS * prefill_ms)
-    tpot = decode_ms / (1 - rate * prefill_ms)
-    queue = np.minimum(rate * square / (2 * (1 - rate * prefill_ms)), max(replay.sessions - 1, 0.0) * prefill_ms)
-    service = overhead_ms + queue + prefill_ms + steps * tpot
+    steps, prefill_ms = max(replay.output_tokens - 1, 0.0), engine.prefill_ms
+    displaced_ms = engine.displaced * prefill_ms
+    # prefills fill the engine at most: what displaces less than it takes never takes more than all of the time
+    rate = _LOADS / np.maximum(steps * engine.decode_ms + _LOADS * displaced_ms, _LOADS * prefill_ms / BUSIEST)
+    tpot = np.asarray(output_token_time(engine.decode_ms, rate * displaced_ms))
+    others = max(replay.sessions - 1, 0.0)
+    queue = np.asarray(prefill_wait(rate * prefill_ms, prefill_ms, engine.second_moment, others))
+    service = engine.overhead_ms + queue + prefill_ms + steps * tpot
     in_engine = rate * service
     pause_s = replay.pauses.mean_s
     sessions = loop.sessions_that_fill(in_engine, loop.activity_fraction(service / 1e3, pause_s), 1.0)

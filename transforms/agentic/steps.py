@@ -50,6 +50,7 @@ class MeasuredSteps:
     batch: Array
     rest_ms: Array
     slowness: Array
+    displaced: float = 1.0  #: how long a prefill keeps decoding from running, over how long it takes
 
     def prefill_ms(self, new_tokens: float, cached_tokens: float) -> float:
         """How long one prefill keeps the replica busy: one read of the weights, its products, its attention."""

@@ -25,8 +25,7 @@ _STEP: Final = 1e-3
 
 @dataclass(frozen=True)
 class AgentSteps:
-    """The steps of an engine, in ms, as ``transforms.agentic.replay`` takes them. A prefill counts as what it
-    displaces."""
+    """The steps of an engine, in ms, as ``transforms.agentic.replay`` takes them."""
 
     facts: Facts
     logs: Array
@@ -36,8 +35,13 @@ class AgentSteps:
         """Of TTFT, outside the GPUs."""
         return float(1e3 * np.exp(self.logs[place("wait_s")]))
 
+    @property
+    def displaced(self) -> float:
+        """How long a prefill keeps decoding from running, over how long it takes."""
+        return 0.0 if self.facts.disaggregated else float(np.exp(self.logs[place("displaced")]))
+
     def prefill_ms(self, new_tokens: float, cached_tokens: float) -> float:
-        """How long one prefill keeps the replica from decoding."""
+        """How long one prefill takes."""
         p, new = values_of(self.logs), np.array([max(new_tokens, 1.0)])
         work = Work(
             in_flight=np.ones(1), later_tokens=np.ones(1), decode_attention_s=np.zeros(1),
@@ -45,8 +49,7 @@ class AgentSteps:
             attention_s=np.asarray(self.facts.attention_s(new, np.array([cached_tokens]))),
             experts_touched=np.asarray(self.facts.touched(new) + 0.0 * new),
         )  # fmt: skip
-        displaced = 1.0 if self.facts.disaggregated else float(p["displaced"][0])
-        return float(1e3 * displaced * prefill_s(work, self.facts, p)[0])
+        return float(1e3 * prefill_s(work, self.facts, p)[0])
 
     def decode_ms(self, batch: Array, context_tokens: float, overheads: str = "scaled") -> Array:
         """One token of so many requests."""

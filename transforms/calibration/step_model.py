@@ -12,6 +12,7 @@ import numpy as np
 
 from transforms.calibration.facts import Facts, Load
 from transforms.calibration.parameters import Array
+from transforms.equations.shared_engine import output_token_time, prefill_wait
 
 #: The share of its time that a prefill pool is busy stays below one.
 BUSIEST: Final = 0.9995
@@ -19,13 +20,15 @@ BUSIEST: Final = 0.9995
 FULL: Final = 1e-6
 #: Halvings: the load is found within 1e-9 of all there is.
 HALVINGS: Final = 30
-#: At least so much of the time is left for decoding.
-LEAST_DECODING: Final = 5e-4
 
 
 @dataclass(frozen=True)
 class Work:
-    """What the requests of some loads make a deployment do at peak rates; arrays of one entry a load."""
+    """What the requests of some loads make a deployment do at peak rates; arrays of one entry a load.
+
+    ``second_moment``: the mean square of a prefill's time over the square of its mean, of requests that come one by
+    one, as turns of agents do. None: requests that are alike and begin together, as in a load test.
+    """
 
     in_flight: Array
     later_tokens: Array  #: OSL - 1
@@ -33,6 +36,7 @@ class Work:
     products_s: Array
     attention_s: Array
     experts_touched: Array
+    second_moment: Array | None = None
 
     @classmethod
     def of_load(cls, load: Load, facts: Facts) -> "Work":
@@ -107,19 +111,22 @@ def served_at(busy: Array, prefill: Array, work: Work, facts: Facts, p: dict[str
     ttft = p["wait_s"] + prefill + _queue_s(busy, prefill, work, facts, p)
     decoding = np.clip(work.in_flight - rate * ttft, 0.3, work.in_flight)
     step = step_s(decoding / facts.decode_workers, work.decode_attention_s, facts, p)
-    left = np.maximum(1.0 - _displaced(facts, p) * busy, LEAST_DECODING)
-    return Served(ttft, step / p["accepted_tokens"] / left, rate, busy, decoding)
+    tpot = output_token_time(step / p["accepted_tokens"], _displaced(facts, p) * busy)
+    return Served(ttft, np.asarray(tpot), rate, busy, decoding)
 
 
 def _queue_s(busy: Array, prefill: Array, work: Work, facts: Facts, p: dict[str, Array]) -> Array:
-    """The wait for prefills in front: as in M/D/1 before a pool of their own; else bursts that end together.
+    """The wait for prefills in front: that of a single server (Pollaczek and Khinchine) for requests that come one by
+    one or have a pool of their own, else bursts that end together.
 
     A request never waits for more than one prefill of each other request.
     """
     others = np.maximum(work.in_flight / facts.prefill_workers - 1.0, 0.0)
-    if facts.disaggregated:
-        return np.minimum(p["queue"] * busy * prefill / (2.0 * (1.0 - busy)), others * prefill)
-    return p["queue"] * np.sqrt(others) * prefill / 2.0
+    if not facts.disaggregated and work.second_moment is None:
+        return p["queue"] * np.sqrt(others) * prefill / 2.0
+    moment = 1.0 if work.second_moment is None else work.second_moment
+    factor = p["queue"] if facts.disaggregated else 1.0
+    return np.asarray(prefill_wait(busy, prefill, factor * moment, others))
 
 
 def _displaced(facts: Facts, p: dict[str, Array]) -> Array:

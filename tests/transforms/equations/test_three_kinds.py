@@ -27,6 +27,7 @@ from transforms.equations import (
     kv_room,
     roofline,
     roofline_steps,
+    shared_engine,
     transfer,
 )
 
@@ -147,6 +148,10 @@ CASES = [
     Case(engine_steps.requests_per_s, {"batch": B, "stations": GPUS, "n_mix": N_MIX, "n_dec": [127.0, 0, 4, 0, 1],
                                        "t_mix_ms": MS, "t_dec_ms": OTHER_MS}),
     Case(disaggregation.prefill_of_row_ms, {"ttft_ms": MS}),
+    Case(shared_engine.output_token_time, {"step": MS, "displaced_fraction": [0.2, 0.9, 1.3, 0.0, 0.5]}),
+    Case(shared_engine.prefill_wait, {"busy": [0.1, 0.5, 0.99, 0.3, 0.0], "prefill": MS,
+                                      "second_moment": [1.0, 3.0, 9.0, 2.0, 1.0],
+                                      "others": [0.0, 3.0, 500.0, 1.0, 2.0]}),
     Case(disaggregation.prefill_pool_rate, {"workers": GPUS, "requests_per_batch": B, "prefill_ms": MS}),
     Case(disaggregation.decode_pool_rate, {"workers": GPUS, "slots_per_worker": B, "tpot_ms": MS,
                                            "osl_tokens": OSL}),

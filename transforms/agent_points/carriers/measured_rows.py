@@ -6,7 +6,7 @@ do not grow with the work, stay as they are.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ from transforms.calibration.facts import Load
 from transforms.calibration.known_engines import Engines
 from transforms.calibration.parameters import values_of
 from transforms.calibration.refusals import prefills_outlast_decodes
-from transforms.calibration.step_model import Served, Work, serve
+from transforms.calibration.step_model import Served, Work, prefill_s, serve
 from transforms.configurations import CONFIGURATION_ID
 from transforms.numbers import Number
 
@@ -227,15 +227,21 @@ def _work(engine: Engine, in_flight: Array, workload: Workload, places: Indices)
         values = np.asarray(figure, np.float64)
         return values[places] if values.ndim else np.full(len(places), float(values))
 
-    new = of_rows(workload.mean.new_tokens)
-    return Work(
+    new, flops = of_rows(workload.mean.new_tokens), of_rows(workload.mean.attention_flops)
+    work = Work(
         in_flight=in_flight,
         later_tokens=np.full(len(places), max(workload.output_tokens - 1.0, 0.0)),
         decode_attention_s=np.full(len(places), facts.decode_attention_s(workload.decode_context_tokens)),
         products_s=facts.token_s * new,
-        attention_s=facts.attention_flop_s * of_rows(workload.mean.attention_flops),
+        attention_s=facts.attention_flop_s * flops,
         experts_touched=np.asarray(facts.touched(new) + 0.0 * new),
     )
+    if workload.squares is None:
+        return work
+    p = values_of(engine.fitted.logs)
+    token, flop = facts.token_s / p["prefill_fraction"], facts.attention_flop_s / p["attention_fraction"]
+    variance = of_rows(workload.prefill_variance(float(token[0]), float(flop[0])))
+    return replace(work, second_moment=1.0 + variance / prefill_s(work, facts, p) ** 2)
 
 
 def _deviation(band: Band) -> Array:

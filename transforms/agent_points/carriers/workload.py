@@ -30,14 +30,51 @@ class Prefill:
 
 
 @dataclass(frozen=True)
+class Squares:
+    """Means over turns, hits and misses of what is quadratic in a prefill's work: its new tokens and FLOPs."""
+
+    tokens: Number
+    tokens_flops: Number
+    flops: Number
+
+    @classmethod
+    def of(cls, new: Array, flops: Array) -> "Squares":
+        """Of turns that come alike often."""
+        return cls(float(np.mean(new**2)), float(np.mean(new * flops)), float(np.mean(flops**2)))
+
+    @classmethod
+    def mixed(cls, shares: Sequence[Number], parts: Sequence["Squares"]) -> "Squares":
+        """Of several kinds of turns, each of which makes up a share."""
+
+        def mean(name: str) -> Number:
+            return sum(share * getattr(part, name) for share, part in zip(shares, parts, strict=True))
+
+        return cls(mean("tokens"), mean("tokens_flops"), mean("flops"))
+
+
+@dataclass(frozen=True)
 class Workload:
-    """A scenario on one model: ``mean`` over turns, hits and misses; ``first`` and ``last`` turn."""
+    """A scenario on one model: ``mean`` over turns, hits and misses; ``first`` and ``last`` turn.
+
+    ``squares`` tells how prefills vary that come one by one; None where nobody pauses, as in a load test: what begins
+    together stays together.
+    """
 
     decode_context_tokens: float
     output_tokens: float
     mean: Prefill
     first: Prefill
     last: Prefill
+    squares: Squares | None = None
+
+    def prefill_variance(self, token: Number, flop: Number) -> Number:
+        """Variance of a prefill that takes so long for each new token and each FLOP; 0 without ``squares``."""
+        if self.squares is None:
+            return 0.0
+        new, flops = self.mean.new_tokens, self.mean.attention_flops
+        of_tokens, of_flops = self.squares.tokens - new**2, self.squares.flops - flops**2
+        of_both = self.squares.tokens_flops - new * flops
+        return np.maximum(token**2 * of_tokens + 2.0 * token * flop * of_both + flop**2 * of_flops, 0.0)
 
     def of_each_turn(self, figure: Callable[[Prefill], Number]) -> tuple[Number, Number, Number]:
         """A figure of the mean, first and last turn; turns that are one are worked out once."""
@@ -76,7 +113,9 @@ class AgentTurns:
             )
 
         context, output = self.on_hit.decode_context_tokens, self.on_hit.output_tokens
-        return Workload(context, output, mixed("mean"), mixed("first"), mixed("last"))
+        ends = [end.squares for end in (self.on_hit, self.on_miss) if end.squares is not None]
+        squares = Squares.mixed((hit_rate, 1.0 - hit_rate), ends) if len(ends) == 2 else None
+        return Workload(context, output, mixed("mean"), mixed("first"), mixed("last"), squares)
 
     def means(self) -> "AgentTurns":
         """The same with the mean turn standing for the first and the last too, where only means are asked for."""
@@ -109,6 +148,7 @@ def agent_turns(
             mean=Prefill(float(np.mean(new)), float(np.mean(flops))),
             first=Prefill(float(new[0]), float(flops[0])),
             last=Prefill(float(new[-1]), float(flops[-1])),
+            squares=Squares.of(new, flops) if scenario.think_time_s > 0 else None,
         )
 
     return AgentTurns(workload(turns.new_on_hit, flops_on_hit), workload(turns.new_on_miss, flops_on_miss))
@@ -135,7 +175,9 @@ def _mixed(parts: Sequence[MixPart], workloads: Sequence[Workload]) -> Workload:
         )
 
     context = sum(share * each.decode_context_tokens for share, each in zip(decoding, workloads, strict=True)) / output
-    return Workload(context, output, mean(of_turns, "mean"), mean(of_tasks, "first"), mean(of_tasks, "last"))
+    known = [each.squares for each in workloads if each.squares is not None]
+    squares = Squares.mixed(of_turns, known) if len(known) == len(workloads) else None
+    return Workload(context, output, mean(of_turns, "mean"), mean(of_tasks, "first"), mean(of_tasks, "last"), squares)
 
 
 def table_workload(isl_tokens: float, osl_tokens: float, groups: Sequence[AttentionGroup]) -> Workload:

@@ -21,6 +21,7 @@ from transforms.calibration.fit import expected_logs
 from transforms.calibration.known_engines import Engines, deployment_key
 from transforms.calibration.parameters import Array, values_of
 from transforms.calibration.step_model import Work, serve
+from transforms.equations.kv_memory import attention_flops
 from transforms.frontier import mark_frontiers
 
 LOAD = grid((1_000, 1_000), (8_000, 1_000), loads=(2, 8, 32))
@@ -51,8 +52,20 @@ def carried(engines: Engines | None, scenario: str = "code-agent", served: pl.Da
 
 def true_turns(scenario: str, in_flight: float, logs: Array = LOGS) -> tuple[float, float]:
     """TTFT and TPOT of the mean turn on the engine that made the rows, in ms."""
-    facts, agent = facts_of(), article_scenario(scenario)
+    facts, agent, p = facts_of(), article_scenario(scenario), values_of(logs)
     turn = agent_workload(agent, facts.spec.attention)
+    # each turn as a hit and as a miss, weighed by the hit rate: how much the prefills vary
+    contexts = [agent.initial_prompt_tokens + turn * 628 for turn in range(8)]
+    seconds, shares = [], []
+    for context in contexts:
+        for new, share in ((500.0, 0.95), (context, 0.05)):
+            flops = float(attention_flops(facts.spec.attention, context - new, new))
+            seconds.append(float((facts.token_s * new / p["prefill_fraction"])[0]
+                                 + (facts.attention_flop_s * flops / p["attention_fraction"])[0]))  # fmt: skip
+            shares.append(share / 8)
+    mean = float(np.average(seconds, weights=shares))
+    weights_s = (facts.prefill_non_expert_read_s + facts.prefill_experts_read_s) / float(p["weight_read_fraction"][0])
+    variance = float(np.average((np.array(seconds) - mean) ** 2, weights=shares))
     work = Work(
         np.array([in_flight]),
         np.array([turn.output_tokens - 1.0]),
@@ -60,8 +73,9 @@ def true_turns(scenario: str, in_flight: float, logs: Array = LOGS) -> tuple[flo
         np.array([facts.token_s * float(turn.mean.new_tokens)]),
         np.array([facts.attention_flop_s * float(turn.mean.attention_flops)]),
         np.array([1.0]),
+        np.array([1.0 + variance / (mean + weights_s) ** 2]),
     )
-    served = serve(work, facts, values_of(logs))
+    served = serve(work, facts, p)
     return 1e3 * float(served.ttft_s[0]), 1e3 * float(served.tpot_s[0])
 
 
