@@ -1,10 +1,13 @@
 """Cache models of a scenario: what decides whether a turn finds its session's prefix (Step 5, model.md 7)."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 CACHE_MODELS: Final = ("fixed", "ttl", "lru")
+#: Where the turns of a session go: to one replica, or each to any of them.
+Routing = Literal["sticky", "random"]
+ROUTINGS: Final[tuple[str, ...]] = get_args(Routing)
 
 
 class _Cache(BaseModel):

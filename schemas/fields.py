@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from schemas.caches import CACHE_MODELS
+from schemas.caches import CACHE_MODELS, ROUTINGS
 from schemas.dtypes import KV_DTYPES, WEIGHT_DTYPES
 
 TEXT: Final = pl.String()
@@ -239,7 +239,8 @@ _text("cache_model", "what decides whether a turn finds its session's prefix: fi
       "no longer than cache_kept_s (table scenarios); lru, memory that evicts the prefix used longest ago", "scenario",
       allowed=CACHE_MODELS)  # fmt: skip
 _real("cache_hit_rate", "-", "chance that a turn finds its session's prefix cached; of an lru cache the outcome at the "
-      "point's own load (table scenarios: in memory without end)", "Step 5", at_most=1)  # fmt: skip
+      "point's own load (table scenarios: in memory without end, on the session's own replica); with random routing "
+      "the share of the tokens that such a turn finds", "Step 5, model.md 7", at_most=1)  # fmt: skip
 _real("cache_reload_fraction", "-", "share of the turns whose prefix comes back from host memory, part of "
       "cache_hit_rate; the reload counts in ttft_ms", "Step 5", at_most=1)  # fmt: skip
 _real("prefix_kept_s", "s", "how long a session's prefix outlives its last use; NULL where nothing evicts it or the "
@@ -466,6 +467,10 @@ _real("first_turn_new_tokens", "tokens", "tokens to prefill in turn 1 on a hit [
 _real("shared_prefix_tokens", "tokens", "prefix that all sessions share [S]", "scenario")
 _count("scenario_sessions", "sessions", "sessions of the operating point [C]; NULL if not fixed", "scenario",
        nullable=True)  # fmt: skip
+_text("routing", "sticky: a session's turns go to one replica; random: each to any of them", "scenario",
+      allowed=ROUTINGS)  # fmt: skip
+_count("routing_replicas", "-", "among how many replicas random routing chooses; NULL where turns are sticky, and "
+       "where it is as many as scenario_gpus hold", "scenario", nullable=True)  # fmt: skip
 _count("scenario_gpus", "GPUs", "GPUs of the operating point; NULL if not fixed", "scenario", nullable=True)
 _real("cache_kept_s", "s", "longest pause that a prefix outlives; NULL unless cache_model is ttl", "scenario",
       nullable=True)  # fmt: skip

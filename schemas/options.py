@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from schemas.caches import Routing
+
 KvContext = Literal["mean", "p95", "peak"]
 ClosedLoop = Literal["arrival", "article"]
 KvLayout = Literal["ideal", "paged"]
@@ -261,6 +263,12 @@ class ScenarioChanges(BaseModel):
     )
     output_tokens_per_turn: Annotated[float | None, GivenAs(metavar="OSL")] = Field(
         default=None, description="Generated tokens of a turn."
+    )
+    routing: Routing | None = Field(
+        default=None, description="sticky: a session's turns go to one replica; random: each to any of them."
+    )
+    replicas: Annotated[int | None, GivenAs(metavar="N")] = Field(
+        default=None, description="Replicas that random routing chooses among; else as many as --gpus hold."
     )
     sessions: Annotated[int | None, GivenAs(metavar="C")] = Field(
         default=None, description="Sessions of the operating point."

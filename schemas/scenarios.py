@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from schemas.caches import Cache, FixedCache
+from schemas.caches import Cache, FixedCache, Routing
 from schemas.distributions import Distribution, Distributions
 from schemas.mixes import mix_means, turn_shares
 from schemas.slugs import Slug
@@ -58,6 +58,12 @@ class Scenario(BaseModel):
     )
     cache: Cache = Field(description="what decides whether a turn finds its prefix; short for fixed: cache_hit_rate")
     distributions: Distributions | None = Field(default=None, description="how quantities vary about their means")
+    routing: Routing = Field(
+        default="sticky", description="sticky: a session's turns go to one replica; random: each to any of them"
+    )
+    replicas: int | None = Field(
+        default=None, ge=1, le=10**6, description="among how many random routing chooses; else as many as gpus hold"
+    )
     sessions: int | None = Field(default=None, ge=1, le=10**9, description="sessions of the operating point [C]")
     gpus: int | None = Field(default=None, ge=1, le=10**6, description="GPUs that serve those sessions")
     statistics: TraceStatistics | None = Field(default=None, description="what a fit on real traces found")
@@ -94,7 +100,17 @@ class Scenario(BaseModel):
             raise ValueError("new_tokens_per_turn must be more than 0 where a task has more than one turn")
         if self.gpus is not None and self.sessions is None:
             raise ValueError("gpus says how many GPUs serve the sessions: give sessions too")
+        self._check_routing()
         return self
+
+    def _check_routing(self) -> None:
+        routings = [self.routing, *(part.scenario.routing for part in self.mix or ())]
+        if self.mix is not None and "random" in routings:
+            raise ValueError("routing: random is of a single scenario: the turns of a mix stay on their replica")
+        if self.routing == "sticky" and self.replicas is not None:
+            raise ValueError("replicas says among how many random routing chooses: give routing: random too")
+        if self.routing == "random" and self.replicas is None and self.gpus is None:
+            raise ValueError("random routing chooses among a number of replicas: give replicas, or gpus")
 
     @property
     def cache_hit_rate(self) -> float:

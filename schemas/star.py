@@ -62,7 +62,7 @@ def star_tables() -> tuple[Table, ...]:
             (
                 "scenario", "scenario_name", "turns", "think_time_s", "initial_prompt_tokens", "new_tokens_per_turn",
                 "output_tokens_per_turn", "output_retention_fraction", "cache_hit_rate", "mean_context_tokens",
-                "peak_context_tokens", "scenario_sessions", "scenario_gpus",
+                "peak_context_tokens", "routing", "scenario_sessions", "scenario_gpus",
             ),
             ("scenario",),
             stored=True,

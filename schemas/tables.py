@@ -8,7 +8,7 @@ from schemas.table import Table
 #: The first number rises when a published column changes its meaning or goes; the second when columns are added. 1.1:
 #: percentiles contain the wait behind other sessions, and p95 and those of TTFT are there; settings, database mode,
 #: the server's KV tokens, calibrated points with their ranges. 1.2: percentiles of the time per output token and of a
-#: turn's speed; the star has percentiles.
+#: turn's speed, routing of scenarios; the star has percentiles.
 SCHEMA_VERSION: Final = "1.2"
 
 _ORIGIN = ("point_id", "source", "source_file", "source_row", "tool_version")
@@ -196,7 +196,7 @@ TABLES: Final[dict[str, Table]] = {
                 "new_tokens_per_turn", "output_tokens_per_turn", "output_retention_fraction",
                 "first_turn_new_tokens", "shared_prefix_tokens", "cache_model", "cache_hit_rate",
                 "cache_kept_s", "cache_host_memory_gb_per_gpu", "mean_context_tokens", "peak_context_tokens",
-                "scenario_sessions", "scenario_gpus", "scenario_source", "definition",
+                "routing", "routing_replicas", "scenario_sessions", "scenario_gpus", "scenario_source", "definition",
             ),
             ("scenario",),
         ),

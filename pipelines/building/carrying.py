@@ -23,6 +23,7 @@ from transforms.agent_points.carry import Setting, carry_prepared
 from transforms.agent_points.memory.idle_kv import scenario_under
 from transforms.agent_points.mixing import mix_components
 from transforms.agent_points.prepare import PreparedPoints, prepare_points
+from transforms.agent_points.routing import by_replicas
 from transforms.frontier import mark_frontiers
 from transforms.operating_points.points import operating_points
 from transforms.synthesis.points import synthesize_points
@@ -105,7 +106,20 @@ def carry_partition(
 
 
 def _carry_to(setting: Setting, prepared: PreparedPoints) -> Carried:
-    """Points at one scenario."""
+    """Points at one scenario; those of random routing by the number of replicas that it chooses among."""
+    each = [
+        _carry_part(replace(setting, scenario=scenario), of_number)
+        for scenario, of_number in by_replicas(setting.scenario, prepared)
+    ]
+    if len(each) == 1:
+        return each[0]
+    points, operating = (
+        mark_frontiers(pl.concat(getattr(part, name) for part in each)) for name in ("agent_points", "operating_points")
+    )
+    return Carried(points, operating, each[0].mix_components)
+
+
+def _carry_part(setting: Setting, prepared: PreparedPoints) -> Carried:
     carried = mark_frontiers(carry_prepared(prepared, setting))
     return Carried(
         in_columns_of(carried, "agent_points"),

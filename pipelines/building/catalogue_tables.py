@@ -10,7 +10,7 @@ from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import conform, empty_frame
 from schemas.prices import Price
 from schemas.scenarios import Scenario
-from transforms.cache import constant_hit_rate
+from transforms.cache import constant_hit_rate, on_own_replica
 
 
 def hardware_table(hardware: HardwareCatalogue) -> pl.DataFrame:
@@ -87,7 +87,9 @@ def scenarios_table(scenarios: Iterable[Scenario]) -> pl.DataFrame:
             "scenario_gpus": scenario.gpus,
             "scenario_source": scenario.source,
             "cache_model": scenario.cache.model,
-            "cache_hit_rate": constant_hit_rate(scenario),
+            "cache_hit_rate": constant_hit_rate(on_own_replica(scenario)),
+            "routing": scenario.routing,
+            "routing_replicas": scenario.replicas,
             "cache_kept_s": getattr(scenario.cache, "kept_s", None),
             "cache_host_memory_gb_per_gpu": getattr(scenario.cache, "host_memory_gb_per_gpu", None),
             "definition": _definition(scenario),

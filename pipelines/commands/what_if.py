@@ -235,6 +235,11 @@ def _changes_in_words(before: "Scenario", after: "Scenario", first_turn: str | N
     if first_turn is not None:
         tokens = (f"{scenario.first_turn_new_tokens:,}" for scenario in (before, after))
         said.append(f"first_turn_new_tokens {' > '.join(tokens)} ({first_turn})")
+    said += [
+        f"{name} {getattr(before, name) or '-'} > {getattr(after, name) or '-'}"
+        for name in ("routing", "replicas")
+        if getattr(before, name) != getattr(after, name)
+    ]
     if before.cache != after.cache:
         said.append(f"cache {before.cache} > {after.cache}")
     return ", ".join(said) or "nothing differs from the scenario"

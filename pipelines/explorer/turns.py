@@ -43,6 +43,8 @@ class Turns:
         """Why a scenario of the release has none; None if it has."""
         if self.missing is None and self._contents.scenarios[scenario].mix is not None:
             return "A mix has no turns of its own: they are those of its scenarios."
+        if self.missing is None and self._contents.scenarios[scenario].routing == "random":
+            return "A turn that is sent to any replica finds what its session left there: it is not a hit or a miss."
         return self.missing
 
     def work(self, model: str, scenario: str) -> bytes:

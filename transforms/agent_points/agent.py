@@ -10,7 +10,7 @@ from schemas.mixes import task_shares, turn_shares
 from schemas.models import AttentionGroup, ModelSpec
 from schemas.scenarios import Scenario
 from transforms.agent_points.carriers.workload import AgentTurns, Prefill, Workload, agent_turns, agent_workload
-from transforms.cache import constant_hit_rate
+from transforms.cache import constant_hit_rate, copies_of_context
 from transforms.equations.context import TurnProfile, turn_profile
 from transforms.equations.kv_memory import attention_flops
 from transforms.tails.nodes import TailNodes, tail_nodes
@@ -47,6 +47,7 @@ class Agent:
 
     ``hit_rate``: where memory evicts nothing. ``slope_ends``: the mean hit and the mean miss, between which it is taken
     what a turn's own prefill adds. ``reloaded_tokens``: what a hit finds, of the mean, first and last turn.
+    ``copies``: what all replicas together hold of a session, over its context, at its mean and last turn.
     ``tails``: how its turns vary at a hit rate, by themselves and by what they wait for. ``members``: the scenarios of
     a mix, with the turns of each as the engine sees them; a scenario that is none is its own.
     """
@@ -64,6 +65,7 @@ class Agent:
     prefills: AgentTurns
     slope_ends: tuple[Prefill, Prefill]
     reloaded_tokens: tuple[float, float, float]
+    copies: tuple[float, float]
     tails: Callable[[float], TailNodes]
     members: tuple[Member, ...]
     workloads: tuple[Workload, ...]
@@ -89,6 +91,7 @@ class Agent:
             prefills=agent_turns(scenario, spec.attention, prefill_sees_output=aggregated),
             slope_ends=_slope_ends(prefilled, spec.attention),
             reloaded_tokens=(mean, first, last),
+            copies=copies_of_context(scenario),
             tails=partial(tail_nodes, scenario, spec.attention, prefill_sees_output=aggregated),
             members=members,
             workloads=tuple(

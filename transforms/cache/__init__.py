@@ -6,6 +6,7 @@ from transforms.cache.choice import (
     evicts,
     host_memory_bytes_per_gpu,
     never_misses,
+    on_own_replica,
 )
 from transforms.cache.models import (
     CacheLoad,
@@ -14,6 +15,7 @@ from transforms.cache.models import (
     LeastRecentlyUsed,
 )
 from transforms.cache.pauses import PauseDistribution
+from transforms.cache.routing import RandomlyRouted, copies_of_context, is_routed, recency, routed_profile
 from transforms.cache.settling import OverHitRates, settle_at_load, settle_hit_rate
 from transforms.cache.shape import HeldSquares, SessionShape, scenario_pauses, session_shape
 
@@ -25,12 +27,18 @@ __all__ = [
     "LeastRecentlyUsed",
     "OverHitRates",
     "PauseDistribution",
+    "RandomlyRouted",
     "SessionShape",
     "constant_hit_rate",
+    "copies_of_context",
     "evicting_model",
     "evicts",
     "host_memory_bytes_per_gpu",
+    "is_routed",
     "never_misses",
+    "on_own_replica",
+    "recency",
+    "routed_profile",
     "scenario_pauses",
     "session_shape",
     "settle_at_load",

@@ -4,18 +4,28 @@ from schemas.caches import FixedCache, TimeToLiveCache
 from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.cache.models import LeastRecentlyUsed
+from transforms.cache.routing import is_routed, recency
 from transforms.cache.shape import scenario_pauses, unbounded_hit_rate
+
+
+def on_own_replica(scenario: Scenario) -> Scenario:
+    """The scenario with the turns of a session on one replica."""
+    return scenario.model_copy(update={"routing": "sticky", "replicas": None})
 
 
 def constant_hit_rate(scenario: Scenario) -> float:
     """h where memory evicts nothing: as stated; with a time to live the share of the pauses that are no longer;
-    else all that can be found."""
+    else all that can be found. With random routing what is found of a prefix counts by its tokens."""
+    routed = is_routed(scenario)
+    on_replica = recency(scenario).found if routed else 1.0
     if isinstance(scenario.cache, FixedCache):
-        return scenario.cache.hit_rate
+        return scenario.cache.hit_rate * on_replica
     unbounded = unbounded_hit_rate(scenario)
     if isinstance(scenario.cache, TimeToLiveCache):
+        if routed:  # the turns between two on one replica are short beside the pauses
+            return unbounded * float(recency(scenario).found_within(scenario.cache.kept_s))
         return unbounded * float(scenario_pauses(scenario).share_within(scenario.cache.kept_s))
-    return unbounded
+    return unbounded * on_replica
 
 
 def evicts(scenario: Scenario, options: MappingOptions) -> bool:
@@ -40,11 +50,12 @@ def never_misses(scenario: Scenario, options: MappingOptions | None = None) -> b
 def evicting_model(scenario: Scenario) -> tuple[LeastRecentlyUsed, float]:
     """The scenario's cache where memory evicts, and the most that it finds: a stated rate is found while the memory
     keeps the prefix, a time to live ends before the memory's own."""
+    on_replica = recency(scenario).found if is_routed(scenario) else 1.0
     if isinstance(scenario.cache, FixedCache):
-        return LeastRecentlyUsed(), scenario.cache.hit_rate
+        return LeastRecentlyUsed(), scenario.cache.hit_rate * on_replica
     if isinstance(scenario.cache, TimeToLiveCache):
-        return LeastRecentlyUsed(longest_s=scenario.cache.kept_s), unbounded_hit_rate(scenario)
-    return LeastRecentlyUsed(), unbounded_hit_rate(scenario)
+        return LeastRecentlyUsed(longest_s=scenario.cache.kept_s), unbounded_hit_rate(scenario) * on_replica
+    return LeastRecentlyUsed(), unbounded_hit_rate(scenario) * on_replica
 
 
 def host_memory_bytes_per_gpu(scenario: Scenario, options: MappingOptions) -> float:

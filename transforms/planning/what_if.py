@@ -54,6 +54,8 @@ def changed_scenario(scenario: Scenario, changes: Mapping[str, object]) -> Scena
         entry["first_turn_new_tokens"] = _at_most_the_prompt(entry, changes)
     if "cache_hit_rate" in changes:
         del entry["cache"]
+    if changes.get("routing") == "sticky":
+        entry.pop("replicas", None)
     return Scenario.model_validate({**entry, **changes})
 
 

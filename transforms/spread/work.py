@@ -19,6 +19,7 @@ from schemas.mixes import task_shares, turn_shares
 from schemas.models import AttentionGroup
 from schemas.scenarios import MixPart, Scenario
 from transforms.cache.choice import constant_hit_rate
+from transforms.cache.routing import is_routed, recency, routed_profile
 from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import attention_flops
 from transforms.spread.draws import POINTS, binomial_quantiles, compressed, lattice, normal_scores, quantity, task_draws
@@ -64,6 +65,8 @@ def scenario_nodes(
     if scenario.mix is not None:
         return _mixed(scenario.mix, groups, prefill_sees_output)
     hit = constant_hit_rate(scenario) if hit_rate is None else hit_rate
+    if is_routed(scenario):  # of what lies on the replicas that turns are sent to
+        hit = min(hit / recency(scenario).found, 1.0)
     work = _work(scenario, groups, prefill_sees_output)
     if scenario.distributions is None:
         return ScenarioNodes(work.plain_turns(hit), work.plain_tasks(hit))
@@ -99,6 +102,8 @@ class _Work:
     def __init__(self, scenario: Scenario, groups: Sequence[AttentionGroup], sees_output: bool) -> None:
         self._scenario, self._groups = scenario, groups
         self._profile = turn_profile(scenario, prefill_sees_output=sees_output)
+        if is_routed(scenario):
+            self._profile = routed_profile(scenario, self._profile)
         self._retained = 0.0 if sees_output else scenario.output_retention_fraction * scenario.output_tokens_per_turn
         self._growth = scenario.context_growth_tokens * (scenario.turns - 1)
         own = scenario.initial_prompt_tokens - scenario.shared_prefix_tokens
@@ -148,7 +153,8 @@ class _Work:
         )
 
     def _turns_of_kind(self, points: int, *, only_first: bool, is_hit: bool) -> Array:
-        place, *shares, output = lattice(points, 4).T
+        routed = is_hit and not only_first and is_routed(self._scenario)
+        place, *shares, output = lattice(points, 4).T if not routed else lattice(points, 5).T[[0, 1, 2, 4]]
         names = ("initial_prompt_tokens", "new_tokens_per_turn")
         prompt, fresh = (quantity(self._scenario, name, share) for name, share in zip(names, shares, strict=True))
         first_share = 1 / self._scenario.turns
@@ -159,8 +165,20 @@ class _Work:
             along = np.where(is_first, 0.0, (place - first_share) / max(1 - first_share, 1e-12))
         context, on_hit = self._turn(along, is_first, prompt, fresh)
         new = on_hit if is_hit else context - self._scenario.shared_prefix_tokens
+        if routed:
+            new = self._found_anywhere(lattice(points, 5)[:, 3], along, context, on_hit)
         later = np.maximum(quantity(self._scenario, "output_tokens_per_turn", output), 1.0) - 1
         return np.stack([np.ones(points), new, self._flops(context, new), later], axis=1)
+
+    def _found_anywhere(self, share: Array, along: Array, context: Array, on_hit: Array) -> Array:
+        """New tokens of turns sent to any replica: of the turn that a share of the chances falls on there."""
+        scenario = self._scenario
+        assert scenario.replicas is not None
+        ago = 1.0 + np.floor(np.log1p(-share) / np.log1p(-1.0 / scenario.replicas))
+        before = 1.0 + np.floor(along * max(scenario.turns - 1.0, 0.0))
+        all_new = context - scenario.shared_prefix_tokens
+        since = np.minimum(on_hit + (ago - 1.0) * scenario.context_growth_tokens, all_new)
+        return np.where(ago > before, all_new, since)
 
     def lattice_tasks(self, hit: float) -> Nodes:
         """Tasks at the points of a lattice: what they draw, and what their hits and misses prefill."""

@@ -11,7 +11,7 @@ from schemas.distribution_nodes import scaled_nodes
 from schemas.mixes import task_shares, turn_shares
 from schemas.models import AttentionGroup
 from schemas.scenarios import MixPart, Scenario
-from transforms.cache import constant_hit_rate
+from transforms.cache import constant_hit_rate, is_routed, recency, routed_profile
 from transforms.equations.context import TurnProfile, turn_profile
 from transforms.equations.kv_memory import attention_flops
 from transforms.numbers import Number
@@ -151,7 +151,38 @@ def agent_turns(
             squares=Squares.of(new, flops) if scenario.think_time_s > 0 else None,
         )
 
+    if is_routed(scenario):
+        found = recency(scenario).found
+        new, flops = _found_on_replica(scenario, groups, turns, (flops_on_hit, flops_on_miss))
+        # hits are mixed in by what they find of what they could: at that rate the turns are those that are routed
+        new, flops = (miss + (own - miss) / found for own, miss in ((new, turns.new_on_miss), (flops, flops_on_miss)))
+        return AgentTurns(workload(new, flops), workload(turns.new_on_miss, flops_on_miss))
     return AgentTurns(workload(turns.new_on_hit, flops_on_hit), workload(turns.new_on_miss, flops_on_miss))
+
+
+def _found_on_replica(
+    scenario: Scenario, groups: Sequence[AttentionGroup], turns: TurnProfile, flops: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """New tokens and FLOPs of each turn that is sent to any replica, in the mean over what it finds there.
+
+    ``flops``: as a hit and as a miss. Where these are means over a distribution, those between them are by as much
+    other than the mean turn's.
+    """
+    count = len(turns.context)
+    sliced = routed_profile(scenario, turns)
+    own = _flops(groups, sliced.context, sliced.new_on_hit).reshape(count, -1)
+    new = sliced.new_on_hit.reshape(count, -1)
+    hit, miss = (_flops(groups, turns.context, each) for each in (turns.new_on_hit, turns.new_on_miss))
+    of_hit, of_miss = (
+        _ratio(with_spread, plain)[:, None] for with_spread, plain in zip(flops, (hit, miss), strict=True)
+    )
+    least, most = turns.new_on_hit[:, None], turns.new_on_miss[:, None]
+    part = np.where(most > least, (new - least) / np.where(most > least, most - least, 1.0), 0.0)
+    return new.mean(axis=1), (own * (of_hit + part * (of_miss - of_hit))).mean(axis=1)
+
+
+def _ratio(values: Array, base: Array) -> Array:
+    return np.where(base > 0, values / np.where(base > 0, base, 1.0), 1.0)
 
 
 def agent_workload(

@@ -17,17 +17,20 @@ from transforms.agent_points.memory.pool_memory import PoolRanks, available_on_r
 from transforms.agent_points.rows.rows import Rows
 from transforms.cache import (
     CacheLoad,
+    CacheModel,
     CacheOutcome,
-    LeastRecentlyUsed,
     OverHitRates,
+    RandomlyRouted,
     SessionShape,
     evicting_model,
     host_memory_bytes_per_gpu,
+    is_routed,
     session_shape,
     settle_at_load,
     settle_hit_rate,
 )
 from transforms.equations import closed_loop as loop
+from transforms.equations.context import turn_profile
 from transforms.equations.kv_memory import session_bytes_on_rank
 from transforms.numbers import Number
 
@@ -44,10 +47,10 @@ class ServiceAtHitRates:
 class EvictingMemory:
     """The memory of each row's replica and what sessions hold in it; arrays of one entry a row.
 
-    Rows of one number format and one number of head copies have one shape of sessions, in bytes.
+    Rows of one number format and one number of head copies have one shape of sessions, in bytes, and one model.
     """
 
-    model: LeastRecentlyUsed
+    models: Sequence[CacheModel]
     shapes: Sequence[SessionShape]
     shape_of: Indices
     memory: Array  #: bytes of the GPUs for the sessions' KV
@@ -70,7 +73,7 @@ class EvictingMemory:
                 sessions = loop.sessions_that_fill(in_flight, rho, self.stations[rows], self.closed_loop)
                 return self._load(rows, sessions, latency_s)
 
-            return settle_at_load(self.model, self._shape(rows), load_at, halvings)
+            return settle_at_load(*self._of(rows), load_at, halvings)
 
         return self._by_shape(load_of)
 
@@ -83,16 +86,17 @@ class EvictingMemory:
             def load_at(hits: Array, reloads: Array) -> CacheLoad:
                 return self._load(rows, sessions[rows], latency.at(hits) + reloads * self.reload_s[rows])
 
-            shape = self._shape(rows)
-            return settle_hit_rate(self.model, shape, load_at, np.full(len(rows), begin * shape.most_hit_rate))
+            model, shape = self._of(rows)
+            return settle_hit_rate(model, shape, load_at, np.full(len(rows), begin * shape.most_hit_rate))
 
         return self._by_shape(load_of)
 
     def _load(self, rows: Indices, sessions: Array, latency_s: Array) -> CacheLoad:
         return CacheLoad(sessions, latency_s, self.memory[rows], self.host_memory[rows])
 
-    def _shape(self, rows: Indices) -> SessionShape:
-        return self.shapes[int(self.shape_of[rows[0]])]
+    def _of(self, rows: Indices) -> tuple[CacheModel, SessionShape]:
+        number = int(self.shape_of[rows[0]])
+        return self.models[number], self.shapes[number]
 
     def _by_shape(self, settled: Callable[[Indices], CacheOutcome]) -> CacheOutcome:
         """The outcome of all rows from that of the rows of each shape."""
@@ -119,19 +123,24 @@ def evicting_memory(rows: Rows, agent: Agent, options: MappingOptions) -> Evicti
     kinds, shape_of = np.unique(np.stack([rows["_kv_element_bytes"], pool.tp]), axis=1, return_inverse=True)
     paged, shared_tokens = options.kv_layout == "paged", agent.scenario.shared_prefix_tokens
 
-    def shape(element_bytes: float, tp: float) -> SessionShape:
+    def of_kind(element_bytes: float, tp: float) -> tuple[CacheModel, SessionShape]:
         def held(tokens: Array) -> Array:
             on_rank = session_bytes_on_rank(
                 agent.spec.attention, tokens, element_bytes, tp, shared_tokens=shared_tokens, paged=paged
             )
             return np.asarray(on_rank)
 
-        return session_shape(agent.scenario, held, most_hit_rate=most)
+        shape = session_shape(agent.scenario, held, most_hit_rate=most)
+        if not is_routed(agent.scenario):
+            return model, shape
+        kept = turn_profile(agent.scenario).context + agent.scenario.output_tokens_per_turn
+        return RandomlyRouted.of(agent.scenario, held(kept), model.longest_s), shape
 
+    models, shapes = zip(*(of_kind(float(element), float(tp)) for element, tp in kinds.T), strict=True)
     host = host_memory_bytes_per_gpu(agent.scenario, options)
     return EvictingMemory(
-        model=model,
-        shapes=[shape(float(element), float(tp)) for element, tp in kinds.T],
+        models=models,
+        shapes=shapes,
         shape_of=shape_of.reshape(-1).astype(np.intp),
         memory=pool.ranks * left,
         host_memory=pool.ranks * pool.gpus * host,

@@ -13,6 +13,7 @@ from transforms.agent_points.mixing import mean_over_sessions
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.lookups import add_private_columns
 from transforms.agent_points.rows.rows import Rows, code
+from transforms.cache import evicts
 from transforms.equations import kv_memory as kv
 from transforms.equations.kv_room import server_bytes_per_rank
 from transforms.numbers import Number
@@ -160,10 +161,14 @@ def room_source(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
 
 def pool_memory(rows: Rows, agent: Agent, pool: PoolRanks, options: MappingOptions) -> dict[str, Number]:
     """Bytes of a session and bytes for KV, and the sessions that fit (``_fit_mean``, ``_p95``, ``_peak``)."""
-    bytes_ = session_bytes(rows, agent, pool, options)
+    one = session_bytes(rows, agent, pool, options)
+    once = options.idle_kv == "dropped" or evicts(agent.scenario, options)
+    bytes_ = one if once else with_copies(one, agent.copies)
+    # what only is in flight on the GPUs is there once
+    fitting = bytes_ if options.idle_kv == "resident" else one
     available = available_on_rank(rows, agent, pool, options)
     left = np.maximum(available - bytes_.shared, 0.0)
-    spread = bytes_.slope * agent.context_sd_tokens
+    spread = fitting.slope * agent.context_sd_tokens
     fits = available > 0
     least = np.full(len(rows), np.nan)
     if not fits.all():
@@ -176,10 +181,16 @@ def pool_memory(rows: Rows, agent: Agent, pool: PoolRanks, options: MappingOptio
         "kv_room_source": room_source(rows, pool, options),
         "_weights_fit": fits,
         "least_tp_that_fits": least,
-        "_fit_mean": kv.max_sessions(left, bytes_.mean, pool.ranks),
-        "_fit_p95": pool.ranks * kv.sessions_p95_per_rank(left, bytes_.mean, spread),
-        "_fit_peak": kv.max_sessions(left, bytes_.peak, pool.ranks),
+        "_fit_mean": kv.max_sessions(left, fitting.mean, pool.ranks),
+        "_fit_p95": pool.ranks * kv.sessions_p95_per_rank(left, fitting.mean, spread),
+        "_fit_peak": kv.max_sessions(left, fitting.peak, pool.ranks),
     }
+
+
+def with_copies(session: SessionBytes, copies: tuple[float, float]) -> SessionBytes:
+    """What a session holds on all replicas that its turns were sent to, over how many of them each serves."""
+    mean, last = copies
+    return SessionBytes(mean * session.mean, last * session.peak, mean * session.slope, session.shared)
 
 
 def _least_gpus(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:

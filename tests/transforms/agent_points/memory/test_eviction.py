@@ -32,7 +32,7 @@ def memory(
     shape = SessionShape(10, 1_000, 900, 100, pauses, 10 * pauses.mean_s, most_hit_rate=most)
     ones = np.ones(count)
     return EvictingMemory(
-        LeastRecentlyUsed(), [shape], np.zeros(count, np.intp), bytes_ * ones, host * ones, 0.2 * ones, ones,
+        [LeastRecentlyUsed()], [shape], np.zeros(count, np.intp), bytes_ * ones, host * ones, 0.2 * ones, ones,
         pauses.mean_s, "arrival",
     )  # fmt: skip
 
