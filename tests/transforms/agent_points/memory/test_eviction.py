@@ -135,7 +135,8 @@ def test_shapes_of_their_own() -> None:
     """Rows of another number format hold sessions of another size."""
     rows = memory(2_000.0, PAUSES)
     small = replace(rows.shapes[0], held_in_flight=10, held_parked=9, held_at_end=1)
-    mixed = replace(rows, shapes=[rows.shapes[0], small], shape_of=np.array([0, 1, 0, 1], np.intp))
+    models, shape_of = 2 * list(rows.models), np.array([0, 1, 0, 1], np.intp)
+    mixed = replace(rows, models=models, shapes=[rows.shapes[0], small], shape_of=shape_of)
     alone, found = rows.at_own_load(service()), mixed.at_own_load(service())
     assert found.hit_rate[[0, 2]].tolist() == alone.hit_rate[[0, 2]].tolist()
     assert found.hit_rate[[1, 3]].tolist() == pytest.approx([1, 1], abs=1e-6)
