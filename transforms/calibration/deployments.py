@@ -14,7 +14,7 @@ from transforms.calibration.facts import Facts, Load, deployment_facts
 from transforms.calibration.fit import Measured
 from transforms.calibration.parameters import Array
 from transforms.calibration.prior import LearntPriors
-from transforms.calibration.refusals import off_the_rest, refusals
+from transforms.calibration.refusals import off_the_rest, out_of_order, refusals
 from transforms.configurations import CONFIGURATION
 
 Places = npt.NDArray[np.intp]
@@ -103,8 +103,11 @@ def calibrate(deployment: Deployment, priors: LearntPriors) -> Calibration:
     kept = _without(np.arange(len(measured)), found)
     errors = left_out_errors(measured.take(kept), facts, prior)
     off = [(int(kept[row]), why, detail) for row, why, detail in off_the_rest(errors[0], measured.take(kept))]
+    rest = _without(kept, off)
+    off += [(int(rest[row]), why, detail) for row, why, detail in out_of_order(measured.take(rest))]
     if off:
-        kept = _without(np.arange(len(measured)), found := sorted([*found, *off]))
+        kept = _without(kept, off)
+        found = sorted([*found, *off])
         errors = left_out_errors(measured.take(kept), facts, prior)
     enough = len(kept) >= FEWEST_ROWS
     engine = fit_engine(measured.take(kept), facts, prior, errors) if enough else None
