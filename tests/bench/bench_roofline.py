@@ -54,7 +54,7 @@ def _times(part: pl.DataFrame, spec: ModelSpec, workload: Workload, preset: str)
     rows = Rows(add_private_columns(part, spec, load_hardware()))
     if part["serving_mode"].first() == "disagg":
         return pool_times(preset, rows, workload, spec)
-    replica = RooflineReplica.of_rows(rows, spec, Gpu.of_rows(rows, "decode"), workload.decode_context_tokens)
+    replica = RooflineReplica.of_rows(rows, spec, Gpu(rows, "decode"), workload.decode_context_tokens)
     return turn_times(preset, replica, rows["batch_per_rank"], workload, spec)
 
 

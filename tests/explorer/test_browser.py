@@ -25,7 +25,7 @@ from tests.explorer.page_equations import (
     session_figures,
 )
 from transforms.agent_points.prepare import prepare_points
-from transforms.agent_points.sessions import stations
+from transforms.agent_points.rows.lookups import stations
 from transforms.agent_points.single_turns import ON_HIT, ON_MISS, turn_differences, turn_work
 from transforms.configurations import schedule_number
 from transforms.equations.curve import sessions_that_fit

@@ -10,7 +10,7 @@ from schemas.caches import FixedCache
 from tests.explorer.page_equations import latency_at_hit_rate, rate_at_hit_rate, session_figures
 from tests.transforms.factory import article_scenario, roofline_points, setting, shipped_points
 from transforms.agent_points.carry import carry_points
-from transforms.agent_points.sessions import stations
+from transforms.agent_points.rows.lookups import stations
 from transforms.equations.curve import sessions_that_fit
 
 TABLES = {

@@ -10,6 +10,8 @@ import numpy as np
 from schemas.arrays import Array
 from transforms.agent_points.agent import Agent
 from transforms.agent_points.rows.columns import PREFILL_SLOPES
+from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations.kv_memory import kv_read_bytes_per_gpu
 from transforms.equations.transfer import KV_READ_EFFICIENCY
@@ -78,9 +80,9 @@ def _percentiles(rows: Rows, agent: Agent, nodes: TailNodes) -> dict[str, Array]
     latency, tpot, sessions = rows["turn_latency_ms"], rows["tpot_ms"], rows["sessions"]
     turn, decode_ms = (latency, rows["activity_fraction"]), _decode_share_ms(rows, agent)
     if agent.aggregated:
-        tails = aggregated_tails(slopes, tpot, sessions / rows["_stations"], turn, decode_ms, nodes)
+        tails = aggregated_tails(slopes, tpot, sessions / Deployed(rows).stations, turn, decode_ms, nodes)
     else:
-        at = sessions / (rows["prefill_workers"] * rows["prefill_dp"]), sessions / rows["_stations"]
+        at = sessions / (rows["prefill_workers"] * rows["prefill_dp"]), sessions / Deployed(rows).stations
         tails = disaggregated_tails(slopes, rows["ttft_ms"], at, turn, decode_ms, nodes)
     in_a_task = over_turns(*tails.wait, agent.turns)
     of_tokens = [part / max(nodes.means[3], 1e-9) for part in tails.decode_wait]
@@ -102,6 +104,7 @@ def _percentiles(rows: Rows, agent: Agent, nodes: TailNodes) -> dict[str, Array]
 def _decode_share_ms(rows: Rows, agent: Agent) -> Array:
     """What a session's context adds to the decode steps of another's turn."""
     later_tokens, context = agent.output_tokens - 1.0, agent.mean_context_tokens + agent.output_tokens / 2
-    read = kv_read_bytes_per_gpu(agent.spec.attention, context, rows["_kv_element_bytes"], rows["_rank_tp"])
-    bandwidth = rows["_decode_hbm_bandwidth_bytes_per_s"] * KV_READ_EFFICIENCY
+    deployed = Deployed(rows)
+    read = kv_read_bytes_per_gpu(agent.spec.attention, context, deployed.kv_element_bytes, deployed.rank_tp)
+    bandwidth = Gpu(rows, "decode").hbm_bandwidth_bytes_per_s * KV_READ_EFFICIENCY
     return np.asarray(1e3 * later_tokens * read / bandwidth)

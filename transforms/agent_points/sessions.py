@@ -1,21 +1,16 @@
 """The closed loop: how many sessions the replica's requests in flight belong to (model.md 5.4 and 5.5)."""
 
 import numpy as np
-import polars as pl
 
 from transforms.agent_points.agent import Agent
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import closed_loop as loop
 
 
-def stations() -> pl.Expr:
-    """Stations at which requests meet: attention ranks, of the decode pool where there is one."""
-    return pl.coalesce("dp", pl.col("decode_workers") * pl.col("decode_dp"))
-
-
 def close_loop(rows: Rows, think_time_s: float, closed_loop: loop.ClosedLoop) -> Rows:
     """Adds ``sessions`` to rows that have turn figures and ``serving_requests_per_s``."""
-    latency_s, stations = rows["turn_latency_ms"] / 1e3, rows["_stations"]
+    latency_s, stations = rows["turn_latency_ms"] / 1e3, Deployed(rows).stations
     in_flight = loop.in_flight_per_station(rows["serving_requests_per_s"], latency_s, stations)
     rho = loop.activity_fraction(latency_s, think_time_s)
     return rows.with_figures(sessions=loop.sessions_that_fill(in_flight, rho, stations, closed_loop))

@@ -79,7 +79,7 @@ class MeasuredSteps:
 
     def _parts(self, pool: Pool) -> StepParts:
         rows = Rows(self.row)
-        return StepParts(self.spec, rows, Gpu.of_rows(rows, pool))
+        return StepParts(self.spec, rows, Gpu(rows, pool))
 
 
 def measured_steps(rows: pl.DataFrame, spec: ModelSpec) -> MeasuredSteps:

@@ -12,7 +12,7 @@ import polars as pl
 from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
 from transforms.agent_points.rows.gpu import Gpu
-from transforms.agent_points.rows.lookups import add_private_columns
+from transforms.agent_points.rows.lookups import Deployed, add_private_columns
 from transforms.agent_points.rows.rows import Rows
 from transforms.calibration.parameters import Array
 from transforms.equations import kv_memory as kv
@@ -80,7 +80,7 @@ def deployment_facts(row: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatal
     rows = Rows(add_private_columns(row.head(1), spec, hardware))
     told = row.row(0, named=True)
     agg = told["serving_mode"] == "agg"
-    prefill, decode = Gpu.of_rows(rows, "prefill"), Gpu.of_rows(rows, "decode")
+    prefill, decode = Gpu(rows, "prefill"), Gpu(rows, "decode")
     pool = "" if agg else "prefill_"
 
     def figure(values: Number) -> float:
@@ -89,15 +89,16 @@ def deployment_facts(row: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatal
     def of_row(name: str) -> float:
         return figure(rows[name])
 
-    tp, pp, dp = (of_row(f"_rank_{name}") for name in ("tp", "pp", "dp"))
+    deployed = Deployed(rows)
+    tp, pp, dp = figure(deployed.rank_tp), figure(deployed.rank_pp), figure(deployed.rank_dp)
     cp = of_row("cp" if agg else "decode_cp")
-    prefill_tp, prefill_gpus = of_row(f"{pool}tp"), of_row("_prefilling_gpus")
+    prefill_tp, prefill_gpus = of_row(f"{pool}tp"), figure(deployed.prefilling_gpus)
     decode_bw, prefill_bw = figure(decode.hbm_bandwidth_bytes_per_s), figure(prefill.hbm_bandwidth_bytes_per_s)
-    non_expert, experts = of_row("_non_expert_bytes"), of_row("_expert_bytes")
+    non_expert, experts = figure(deployed.non_expert_bytes), figure(deployed.expert_bytes)
     routed = spec.parameters_active - spec.parameters.non_expert
     experts_rate = figure(prefill.expert_flops_per_s) if spec.moe else 1.0
     of_token = spec.parameters.non_expert / figure(prefill.linear_flops_per_s) + routed / experts_rate
-    kv_rate = decode.fp8_flops_per_s if rows["_kv_is_fp8"][0] else decode.bf16_flops_per_s
+    kv_rate = decode.fp8_flops_per_s if deployed.kv_is_fp8[0] else decode.bf16_flops_per_s
     drafts, accepted = told["draft_tokens"], told["accepted_tokens"]
     return Facts(
         spec=spec,
@@ -115,7 +116,7 @@ def deployment_facts(row: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatal
         prefill_experts_read_s=experts / prefill_gpus / prefill_bw,
         token_s=2.0 * of_token / prefill_gpus,
         attention_flop_s=1.0 / (prefill_gpus * figure(prefill.bf16_flops_per_s)),
-        kv_element_bytes=of_row("_kv_element_bytes"),
+        kv_element_bytes=figure(deployed.kv_element_bytes),
         kv_byte_s=1.0 / decode_bw,
         decode_flop_s=1.0 / (tp * figure(kv_rate)),
     )

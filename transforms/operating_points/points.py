@@ -22,7 +22,7 @@ from transforms.agent_points.judgement.feasibility import WALL_REASONS, WALL_TOL
 from transforms.agent_points.memory.idle_kv import add_reload, reload_ms
 from transforms.agent_points.rows.columns import BETWEEN_ROWS, RATE, RATES, with_own_rate
 from transforms.agent_points.rows.gpu import Gpu
-from transforms.agent_points.rows.lookups import Lookups
+from transforms.agent_points.rows.lookups import Deployed, Lookups
 from transforms.agent_points.rows.rows import Rows
 from transforms.agent_points.service import at_end
 from transforms.cache import constant_hit_rate, evicts
@@ -258,11 +258,11 @@ def _solve_on_roofline(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame
     spec, agent = setting.spec, Agent.of(setting.scenario, setting.spec, aggregated=True)
     rows, turns = Rows(brackets), agent.prefills
     workload = turns.at(rows["cache_hit_rate"])
-    replica = RooflineReplica.of_rows(rows, spec, Gpu.of_rows(rows, "decode"), workload.decode_context_tokens)
+    replica = RooflineReplica.of_rows(rows, spec, Gpu(rows, "decode"), workload.decode_context_tokens)
     preset = str(brackets["backend_version"].first())
     reload_s = rows["cache_reload_fraction"] * reload_ms(rows, agent)[0] / 1e3
 
-    ranks, wanted = rows["_stations"], rows["_wanted"]
+    ranks, wanted = Deployed(rows).stations, rows["_wanted"]
 
     def sessions_at(batch: Array) -> Array:
         """Requests in flight are throughput times latency: the batch itself in the article's preset alone."""

@@ -6,7 +6,7 @@ import polars as pl
 
 from transforms.agent_points.curve.between import in_flight_per_station
 from transforms.agent_points.rows.columns import TURN_FIGURES
-from transforms.agent_points.sessions import stations
+from transforms.agent_points.rows.lookups import stations
 from transforms.configurations import SCHEDULE_ID
 from transforms.equations import closed_loop as loop
 from transforms.planning.curves import Curves

@@ -14,7 +14,7 @@ from transforms.agent_points.curve.between import (
 )
 from transforms.agent_points.judgement.feasibility import WALL_REASONS
 from transforms.agent_points.rows.columns import CLIFF_OF_HIT_RATE, TURN_FIGURES
-from transforms.agent_points.sessions import stations
+from transforms.agent_points.rows.lookups import stations
 from transforms.configurations import SCHEDULE_ID, schedule_number
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import along

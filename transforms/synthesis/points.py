@@ -98,7 +98,7 @@ def _times(
     workload = table_workload(isl, osl, spec.attention)
     if rows.frame["serving_mode"].first() == "disagg":
         return pool_times(preset, rows, workload, spec)
-    replica = RooflineReplica.of_rows(rows, spec, Gpu.of_rows(rows, "decode"), workload.decode_context_tokens)
+    replica = RooflineReplica.of_rows(rows, spec, Gpu(rows, "decode"), workload.decode_context_tokens)
     return turn_times(preset, replica, rows["batch_per_rank"], workload, spec)
 
 

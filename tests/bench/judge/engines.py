@@ -96,7 +96,7 @@ def engine(name: str) -> Engine:
 
 def _steps(rows: Rows, spec: ModelSpec) -> StepTimes:
     """The calibrated roofline's step of a replica, told apart at two contexts; KV must be linear in the context."""
-    gpu = Gpu.of_rows(rows, "decode")
+    gpu = Gpu(rows, "decode")
 
     def at(context: float) -> RooflineReplica:
         return RooflineReplica.of_rows(rows, spec, gpu, context)

@@ -119,7 +119,7 @@ def _looked_up(points: pl.DataFrame, setting: Setting) -> Figures:
     """What is looked up of each row, as the mapping's preparation does."""
     private = add_private_columns(points.rename(ROW_FIGURES), setting.spec, setting.hardware)
     rows = Rows(private.with_columns(_batch_range=batch_range_number()))
-    gpu = Gpu.of_rows(rows, "decode")
+    gpu = Gpu(rows, "decode")
     names = (
         "row_ttft_ms", "row_tpot_ms", "row_latency_ms", "row_requests_per_s", "isl_tokens", "osl_tokens",
         "prefix_tokens", "batch_per_rank", "tp", "pp", "dp", "cp", "gpus_per_replica", "memory_bytes_per_gpu",

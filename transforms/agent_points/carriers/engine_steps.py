@@ -15,6 +15,7 @@ from transforms.agent_points.carriers.step_parts import StepParts
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures
 from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.configurations import CONFIGURATION_ID
 from transforms.equations import engine_steps as steps
@@ -56,7 +57,7 @@ class EngineSteps:
     def taken_apart(cls, rows: Rows, spec: ModelSpec) -> "EngineSteps":
         """The rows' steps in their parts: ``_read_before`` (KV of a decode step), ``_linear`` (a mixed step without
         attention) at ``_step_tokens``, and how both move. More workloads of a configuration say more of its steps."""
-        rows = _with_parts(rows, StepParts(spec, rows, Gpu.of_rows(rows, "decode")))
+        rows = _with_parts(rows, StepParts(spec, rows, Gpu(rows, "decode")))
         names = ("_prompt_tokens", "_step_tokens", "_linear", "_weight_read", "_t_decode", "_context", "_read_before")
         told = rows.select([CONFIGURATION_ID, "batch_per_rank"]).with_columns(
             pl.Series(name, rows[name], nan_to_null=True) for name in names
@@ -122,7 +123,7 @@ class EngineSteps:
 
     @cached_property
     def _parts(self) -> StepParts:
-        return StepParts(self.spec, self.rows, Gpu.of_rows(self.rows, "decode"))
+        return StepParts(self.spec, self.rows, Gpu(self.rows, "decode"))
 
     @cached_property
     def _attention_ms_per_flop(self) -> Number:
@@ -141,15 +142,16 @@ class EngineSteps:
 
 def _cycle(rows: Rows, output_tokens: Number) -> tuple[Cycle, Number]:
     """The cycle of each row's batch with requests of so many tokens, and those that decode beside a prefill."""
-    serial, batch, together = (rows[name] for name in ("_is_serial", "batch_per_rank", "context_requests_per_step"))
+    deployed, batch, together = Deployed(rows), rows["batch_per_rank"], rows["context_requests_per_step"]
+    serial = deployed.is_serial
     iterations = decode_iterations(output_tokens, rows["accepted_tokens"])
-    cycle = cycle_of(serial, batch, together, iterations, rows["_dispatch_ms"])
+    cycle = cycle_of(serial, batch, together, iterations, deployed.dispatch_ms)
     return cycle, decoding_beside_prefill(serial, batch, together, cycle, iterations)
 
 
 def _rate(rows: Rows, cycle: Cycle, t_mix: Number, t_dec: Number, latency_ms: Number) -> Number:
     return replica_rate(
-        rows["_is_serial"], rows["batch_per_rank"], rows["dp"] * rows["pp"], cycle, t_mix, t_dec, latency_ms
+        Deployed(rows).is_serial, rows["batch_per_rank"], rows["dp"] * rows["pp"], cycle, t_mix, t_dec, latency_ms
     )
 
 

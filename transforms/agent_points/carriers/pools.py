@@ -13,6 +13,7 @@ from transforms.agent_points.carriers.step_parts import StepParts
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures
 from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import disaggregation as pools
 from transforms.equations.kv_memory import attention_flops, kv_bytes
@@ -75,9 +76,9 @@ class PoolSteps:
         ``workload`` is that of a prefill pool that has not seen the output. The row's TTFT carries the handover of
         its own new tokens; what an agent hands over beyond them is added.
         """
-        rows, prefill_gpu = self.rows, Gpu.of_rows(self.rows, "prefill")
+        rows, prefill_gpu = self.rows, Gpu(self.rows, "prefill")
         prefill = StepParts(self.spec, rows, prefill_gpu, "prefill_")
-        decode = StepParts(self.spec, rows, Gpu.of_rows(rows, "decode"), "decode_")
+        decode = StepParts(self.spec, rows, Gpu(rows, "decode"), "decode_")
         batch = rows["prefill_batch"]
         correction, output = rows["_read_correction"], workload.output_tokens
 
@@ -107,7 +108,7 @@ class PoolSteps:
 
     def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
         """Of a batch of prefills, its queueing and the handover, between two of them."""
-        rows, gpu = self.rows, Gpu.of_rows(self.rows, "prefill")
+        rows, gpu = self.rows, Gpu(self.rows, "prefill")
         less, more = (self._ttft_ms(turn, self._linear_ms(turn), gpu) for turn in (light, heavy))
         attention = StepParts(self.spec, rows, gpu, "prefill_").prefill_attention_ms(rows["prefill_batch"], 1.0)
         per_flop = pools.TTFT_QUEUE_FACTOR * rows["_attention_share"] * attention
@@ -120,7 +121,7 @@ class PoolSteps:
     def _ttft_ms(self, turn: Prefill, prefill_ms: Number, prefill_gpu: Gpu) -> Number:
         rows = self.rows
         more_tokens = np.maximum(turn.new_tokens - (rows["isl_tokens"] - rows["prefix_tokens"]), 0.0)
-        moved = kv_bytes(self.spec.attention, more_tokens, rows["_kv_element_bytes"])
+        moved = kv_bytes(self.spec.attention, more_tokens, Deployed(rows).kv_element_bytes)
         handover = pools.handover_ms(moved, rows["prefill_tp"], link_bytes_per_s(rows, prefill_gpu))
         return prefill_ms * pools.TTFT_QUEUE_FACTOR + handover
 
@@ -136,8 +137,8 @@ def matched_replica_rate(rows: Rows, prefill_ms: Number, tpot_ms: Number, osl_to
 
 
 def _with_parts(rows: Rows, spec: ModelSpec) -> Rows:
-    prefill = StepParts(spec, rows, Gpu.of_rows(rows, "prefill"), "prefill_")
-    decode = StepParts(spec, rows, Gpu.of_rows(rows, "decode"), "decode_")
+    prefill = StepParts(spec, rows, Gpu(rows, "prefill"), "prefill_")
+    decode = StepParts(spec, rows, Gpu(rows, "decode"), "decode_")
     isl, prefix, batch = rows["isl_tokens"], rows["prefix_tokens"], rows["prefill_batch"]
     new, context = isl - prefix, isl + rows["osl_tokens"] / 2
     before = pools.prefill_of_row_ms(rows["row_ttft_ms"])

@@ -15,6 +15,7 @@ from transforms.agent_points.carriers.roofline import RooflineReplica, article_d
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures
 from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations.kv_memory import kv_read_bytes_per_gpu
 from transforms.numbers import Number
@@ -65,7 +66,7 @@ class RatioRows:
 
     @cached_property
     def _decoding(self) -> RooflineReplica:
-        return RooflineReplica.of_rows(self.rows, self.spec, Gpu.of_rows(self.rows, "decode"), 0.0)
+        return RooflineReplica.of_rows(self.rows, self.spec, Gpu(self.rows, "decode"), 0.0)
 
     @cached_property
     def _tpot_over_roofline(self) -> Number:
@@ -74,6 +75,6 @@ class RatioRows:
 
     def _tpot_s(self, context: Number) -> Number:
         """TPOT of the roofline at the rows' batches."""
-        rows, element = self.rows, self.rows["_kv_element_bytes"]
-        read = kv_read_bytes_per_gpu(self.spec.attention, context, element, rows["_rank_tp"])
+        rows, deployed = self.rows, Deployed(self.rows)
+        read = kv_read_bytes_per_gpu(self.spec.attention, context, deployed.kv_element_bytes, deployed.rank_tp)
         return article_decode_s(replace(self._decoding, kv_bytes=read), rows["batch_per_rank"], self.spec)

@@ -11,6 +11,7 @@ from schemas.models import ModelSpec
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures
 from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import engine_steps, roofline
 from transforms.equations import roofline_steps as steps
@@ -49,14 +50,17 @@ class RooflineReplica:
         pool: Literal["", "prefill_"] = "",
     ) -> Self:
         """The replicas of rows with the private columns; of a disaggregated one a decode or a prefill worker."""
-        tp, pp, dp = (rows[f"{pool or '_rank_'}{name}"] for name in ("tp", "pp", "dp"))
+        deployed = Deployed(rows)
+        tp, pp, dp = deployed.rank_tp, deployed.rank_pp, deployed.rank_dp
+        if pool:
+            tp, pp, dp = (rows[f"{pool}{name}"] for name in ("tp", "pp", "dp"))
         return cls(
-            prefill_gpus=rows["_prefilling_gpus"],
+            prefill_gpus=deployed.prefilling_gpus,
             rank_gpus=tp * pp,
             dp=dp,
-            non_expert_bytes=rows["_non_expert_bytes"],
-            bytes_per_expert=rows["_expert_bytes"] / (spec.moe.experts if spec.moe else 1),
-            kv_bytes=kv_read_bytes_per_gpu(spec.attention, decode_context_tokens, rows["_kv_element_bytes"], tp),
+            non_expert_bytes=deployed.non_expert_bytes,
+            bytes_per_expert=deployed.expert_bytes / (spec.moe.experts if spec.moe else 1),
+            kv_bytes=kv_read_bytes_per_gpu(spec.attention, decode_context_tokens, deployed.kv_element_bytes, tp),
             flops_per_s=gpu.article_flops_per_s,
             linear_flops_per_s=gpu.linear_flops_per_s,
             expert_flops_per_s=gpu.expert_flops_per_s,
@@ -104,14 +108,14 @@ class RooflineRows:
 
     def figures_at(self, workload: Workload) -> dict[str, Number]:
         """The roofline at the agent's workload: turn figures and ``serving_requests_per_s``."""
-        gpu = Gpu.of_rows(self.rows, "decode")
+        gpu = Gpu(self.rows, "decode")
         replica = RooflineReplica.of_rows(self.rows, self.spec, gpu, workload.decode_context_tokens)
         times = turn_times(self.preset, replica, self.rows["batch_per_rank"], workload, self.spec)
         return {**times.figures(workload.output_tokens), "serving_requests_per_s": times.requests_per_s}
 
     def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
         """Of one prefill, by the preset."""
-        replica = RooflineReplica.of_rows(self.rows, self.spec, Gpu.of_rows(self.rows, "decode"), 0.0)
+        replica = RooflineReplica.of_rows(self.rows, self.spec, Gpu(self.rows, "decode"), 0.0)
         return prefill_slopes_ms(self.preset, replica, light, heavy, self.spec)
 
 

@@ -15,6 +15,7 @@ from transforms.agent_points.carriers.roofline import (
 )
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import disaggregation as pools
 from transforms.equations.kv_memory import kv_bytes
@@ -44,12 +45,12 @@ class RooflinePools:
 
     def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
         """Of one prefill on a prefill worker, its queueing and the handover, by the preset."""
-        rows, gpu = self.rows, Gpu.of_rows(self.rows, "prefill")
+        rows, gpu = self.rows, Gpu(self.rows, "prefill")
         worker = RooflineReplica.of_rows(rows, self.spec, gpu, 0.0, "prefill_")
         per_token, per_flop = prefill_slopes_ms(self.preset, worker, light, heavy, self.spec)
         less, more = (
             pools.handover_ms(
-                kv_bytes(self.spec.attention, turn.new_tokens, rows["_kv_element_bytes"]),
+                kv_bytes(self.spec.attention, turn.new_tokens, Deployed(rows).kv_element_bytes),
                 rows["prefill_tp"],
                 link_bytes_per_s(rows, gpu),
             )
@@ -66,15 +67,15 @@ def pool_times(preset: str, rows: Rows, workload: Workload, spec: ModelSpec) -> 
     prefill and what matching takes off each pool are those of model.md 5.2; the KV of a turn's new tokens is handed
     over between the pools. Raises ``KeyError`` for an unknown preset.
     """
-    context, prefill_gpu = workload.decode_context_tokens, Gpu.of_rows(rows, "prefill")
+    context, prefill_gpu = workload.decode_context_tokens, Gpu(rows, "prefill")
     prefill_worker = RooflineReplica.of_rows(rows, spec, prefill_gpu, context, "prefill_")
-    decode_worker = RooflineReplica.of_rows(rows, spec, Gpu.of_rows(rows, "decode"), context)
+    decode_worker = RooflineReplica.of_rows(rows, spec, Gpu(rows, "decode"), context)
 
     def prefill_s(prefill: Prefill) -> Number:
         return prefill_batch_s(preset, prefill_worker, prefill, workload, spec)
 
     def ttft_s(prefill: Prefill) -> Number:
-        moved = kv_bytes(spec.attention, prefill.new_tokens, rows["_kv_element_bytes"])
+        moved = kv_bytes(spec.attention, prefill.new_tokens, Deployed(rows).kv_element_bytes)
         handover = pools.handover_ms(moved, rows["prefill_tp"], link_bytes_per_s(rows, prefill_gpu))
         return prefill_s(prefill) * pools.TTFT_QUEUE_FACTOR + handover / 1e3
 

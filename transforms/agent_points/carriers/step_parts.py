@@ -8,6 +8,7 @@ import numpy as np
 
 from schemas.models import AttentionGroup, ModelSpec
 from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import transfer
 from transforms.equations.kv_memory import kv_read_bytes_per_gpu
@@ -43,23 +44,27 @@ class StepParts:
     def cp(self) -> Number:
         return self.rows[f"{self.pool}cp"]
 
+    @cached_property
+    def _deployed(self) -> Deployed:
+        return Deployed(self.rows)
+
     def decode_attention_ms(self, contexts: Number, tokens: Number) -> Number:
         """``KVt``: attention of one new token for each of ``contexts`` of ``tokens``, all layers."""
         return sum(self._group_decode_ms(group, contexts, tokens) for group in self.spec.attention)
 
     def _group_decode_ms(self, group: AttentionGroup, contexts: Number, tokens: Number) -> Number:
-        in_layer = kv_read_bytes_per_gpu([group], tokens, self.rows["_kv_element_bytes"], self.tp) / group.layers
+        in_layer = kv_read_bytes_per_gpu([group], tokens, self._deployed.kv_element_bytes, self.tp) / group.layers
         read_ms = 1e3 * contexts * in_layer / self.gpu.hbm_bandwidth_bytes_per_s
         if group.decode_flops_per_pair is not None:
             flops = contexts * tokens * group.decode_flops_per_pair
             # the latent is multiplied in the format that it is cached in
-            peak = np.where(self.rows["_kv_is_fp8"], self.gpu.fp8_flops_per_s, self.gpu.bf16_flops_per_s)
+            peak = np.where(self._deployed.kv_is_fp8, self.gpu.fp8_flops_per_s, self.gpu.bf16_flops_per_s)
             compute_ms = transfer.attention_ms(flops, self.tp, peak)
             # as a read that would take as long
             read_ms = transfer.overlapped(read_ms, compute_ms * transfer.KERNEL_READ_EFFICIENCY)
         if group.kind == "mla":
             converted_ms = 1e3 * contexts * in_layer / transfer.FP8_LATENT_BYTES_PER_S
-            read_ms = np.where(self.rows["_converts_latent"], converted_ms * transfer.KERNEL_READ_EFFICIENCY, read_ms)
+            read_ms = np.where(self._deployed.converts_latent, converted_ms * transfer.KERNEL_READ_EFFICIENCY, read_ms)
         return group.layers * transfer.kernel_read_ms(read_ms)
 
     def prefill_attention_ms(self, requests: Number, flops: Number) -> Number:
@@ -70,8 +75,8 @@ class StepParts:
     def attention_ms_per_flop(self) -> Number:
         """Time of one FLOP of a prefill's attention, FLOPs counted in its plain form."""
         peak = self.gpu.attention_flops_per_s
-        slowdown = transfer.head_size_slowdown(peak, self._head_dim) * self.rows["_absorbed_prefill"]
-        return slowdown * transfer.attention_ms(1.0, self.tp * self.cp, peak, self.rows["_attention_efficiency"])
+        slowdown = transfer.head_size_slowdown(peak, self._head_dim) * self._deployed.absorbed_prefill
+        return slowdown * transfer.attention_ms(1.0, self.tp * self.cp, peak, self._deployed.attention_efficiency)
 
     @property
     def _head_dim(self) -> float | None:
@@ -87,14 +92,14 @@ class StepParts:
     @property
     def dense_read_ms(self) -> Number:
         """One read of everything but the experts."""
-        return self._read_ms(self.rows["_non_expert_bytes"] / self.tp)
+        return self._read_ms(self._deployed.non_expert_bytes / self.tp)
 
     @property
     def experts_read_ms(self) -> Number:
         """One read of all experts; 0 on a dense model."""
         if self.spec.moe is None:
             return 0.0
-        return self._read_ms(self.rows["_expert_bytes"] / (self.tp * self.dp * self.cp))
+        return self._read_ms(self._deployed.expert_bytes / (self.tp * self.dp * self.cp))
 
     def unread_experts_ms(self, tokens_of_rank: Number) -> Number:
         """Read of the experts that a step of so many tokens does not touch."""

@@ -14,7 +14,7 @@ from typing import Final
 import polars as pl
 
 from transforms.agent_points.judgement.feasibility import WALL_REASONS
-from transforms.agent_points.sessions import stations
+from transforms.agent_points.rows.lookups import stations
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import along, in_flight_between, share_between
 from transforms.numbers import Number

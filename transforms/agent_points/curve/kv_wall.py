@@ -8,6 +8,7 @@ import numpy.typing as npt
 from schemas.arrays import Array, Flags, Indices
 from transforms.agent_points.judgement.feasibility import STATIC_LIMITS, WALL_REASONS, WALL_TOLERANCE
 from transforms.agent_points.rows.columns import BETWEEN_ROWS, CLIFF_OF_HIT_RATE, with_own_rate
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import LABELS, Rows, code
 from transforms.configurations import CURVE_ID
 from transforms.equations import closed_loop as loop
@@ -94,7 +95,7 @@ def wall_points(rows: Rows, curves: Curves, think_time_s: float, closed_loop: lo
     turn = {name: _between(low[name], high[name], share) for name in BETWEEN_ROWS}
     latency_s = turn["turn_latency_ms"] / 1e3
     rho = loop.activity_fraction(latency_s, think_time_s)
-    in_flight = loop.in_flight_of_sessions(sessions, rho, low["_stations"], closed_loop)
+    in_flight = loop.in_flight_of_sessions(sessions, rho, Deployed(low).stations, closed_loop)
     return low.with_figures({**turn, **with_own_rate(turn, in_flight / latency_s)}, sessions=sessions)
 
 

@@ -10,6 +10,7 @@ from transforms.agent_points.agent import Agent
 from transforms.agent_points.carriers.measured_rows import CalibratedRows
 from transforms.agent_points.judgement import expected_errors as evaluated
 from transforms.agent_points.rows.columns import BEYOND_MEASURED, DEVIATIONS
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import LABELS, Rows, code
 from transforms.agent_points.service import Service
 from transforms.calibration.engine import BAND_DEVIATIONS
@@ -41,7 +42,7 @@ def add_evidence(rows: Rows, service: Service) -> Rows:
             by_method[code("transfer_method", name)] = [errors[label] for label in evaluated.RANGES]
     by_method[code("transfer_method", "direct")] = 0.0
     is_direct = method == code("transfer_method", "direct")
-    as_evaluated = rows["_is_evaluated"] & workload_is_near(agent.scenario, rows["prefill_tokens_per_turn"])
+    as_evaluated = Deployed(rows).is_evaluated & workload_is_near(agent.scenario, rows["prefill_tokens_per_turn"])
     errors = by_method[method, rows["_batch_range"].astype(np.intp)]
     deviations = _deviations(rows, service)
     is_calibrated = method == code("transfer_method", "calibrated")

@@ -27,7 +27,7 @@ def judge_points(rows: Rows, agent: Agent, options: MappingOptions) -> Rows:
     """Adds ``infeasible_reason``, ``feasible``, ``kv_utilization_fraction``, the cluster view."""
     gpus, sessions, holds = rows["gpus_per_replica"], rows["sessions"], rows["max_sessions"]
     of = rows.configurations
-    prefill_gpu, decode_gpu = Gpu.of_rows(of.rows, "prefill"), Gpu.of_rows(of.rows, "decode")
+    prefill_gpu, decode_gpu = Gpu(of.rows, "prefill"), Gpu(of.rows, "decode")
     card = of.to_rows(np.maximum(prefill_gpu.hbm_bytes, decode_gpu.hbm_bytes))
     fastest = of.to_rows(np.maximum(prefill_gpu.fastest_flops_per_s, decode_gpu.fastest_flops_per_s))
     spec = agent.spec

@@ -14,6 +14,7 @@ from schemas.options import MappingOptions
 from transforms.agent_points.agent import Agent
 from transforms.agent_points.memory.idle_kv import reload_ms
 from transforms.agent_points.memory.pool_memory import PoolRanks, available_on_rank, session_bytes
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.cache import (
     CacheLoad,
@@ -120,7 +121,7 @@ def evicting_memory(rows: Rows, agent: Agent, options: MappingOptions) -> Evicti
     shared = session_bytes(rows, agent, pool, options).shared
     left = np.maximum(available_on_rank(rows, agent, pool, options) - shared, 0.0)
     model, most = evicting_model(agent.scenario)
-    kinds, shape_of = np.unique(np.stack([rows["_kv_element_bytes"], pool.tp]), axis=1, return_inverse=True)
+    kinds, shape_of = np.unique(np.stack([Deployed(rows).kv_element_bytes, pool.tp]), axis=1, return_inverse=True)
     paged, shared_tokens = options.kv_layout == "paged", agent.scenario.shared_prefix_tokens
 
     def of_kind(element_bytes: float, tp: float) -> tuple[CacheModel, SessionShape]:
@@ -145,7 +146,7 @@ def evicting_memory(rows: Rows, agent: Agent, options: MappingOptions) -> Evicti
         memory=pool.ranks * left,
         host_memory=pool.ranks * pool.gpus * host,
         reload_s=reload_ms(rows, agent)[0] / 1e3 + np.zeros(len(rows)),
-        stations=rows["_stations"],
+        stations=Deployed(rows).stations,
         think_time_s=agent.think_time_s,
         closed_loop=options.closed_loop,
     )

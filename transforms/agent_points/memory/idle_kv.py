@@ -7,6 +7,7 @@ from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from transforms.agent_points.agent import Agent
 from transforms.agent_points.rows.gpu import Gpu
+from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations.kv_memory import kv_bytes_on_rank
 from transforms.numbers import Number
@@ -28,10 +29,10 @@ def reload_ms(rows: Rows, agent: Agent) -> tuple[Number, ...]:
 
     Each GPU of the rank that prefills loads its share over its own link.
     """
-    link, tp = Gpu.of_rows(rows, "prefill").host_link_bytes_per_s, rows["_prefilling_tp"]
+    link, tp = Gpu(rows, "prefill").host_link_bytes_per_s, Deployed(rows).prefilling_tp
 
     def load_ms(tokens: float) -> Number:
-        on_rank = kv_bytes_on_rank(agent.spec.attention, tokens, rows["_kv_element_bytes"], tp)
+        on_rank = kv_bytes_on_rank(agent.spec.attention, tokens, Deployed(rows).kv_element_bytes, tp)
         return 1e3 * on_rank / tp / link
 
     return tuple(load_ms(tokens) for tokens in agent.reloaded_tokens)

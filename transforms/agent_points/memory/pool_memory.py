@@ -11,7 +11,7 @@ from schemas.options import MappingOptions, Pool
 from transforms.agent_points.agent import Agent
 from transforms.agent_points.mixing import mean_over_sessions
 from transforms.agent_points.rows.gpu import Gpu
-from transforms.agent_points.rows.lookups import add_private_columns
+from transforms.agent_points.rows.lookups import Deployed, add_private_columns
 from transforms.agent_points.rows.rows import Rows, code
 from transforms.cache import evicts
 from transforms.equations import kv_memory as kv
@@ -26,7 +26,7 @@ POOL_FIGURES = ("_shared_bytes", "_weights_fit", "_fit_mean", "_fit_p95", "_fit_
 class PoolRanks:
     """The ranks of one pool, one number a row; every figure but ``ranks`` is of one rank.
 
-    ``usable_bytes``: of a GPU, without weights, by the engine's rule; ``is_whole``: whether the pool is the replica.
+    ``is_whole``: whether the pool is the replica.
     """
 
     ranks: Number
@@ -35,22 +35,19 @@ class PoolRanks:
     dp: Number
     cp: Number
     gpu: Gpu
-    usable_bytes: Number
     is_whole: bool
 
     @classmethod
     def aggregated(cls, rows: Rows) -> "PoolRanks":
         """The one pool of an aggregated replica."""
         dp = rows["dp"]
-        gpus, usable = rows["gpus_per_replica"] / dp, rows["_decode_usable_bytes"]
-        return cls(dp, rows["tp"], gpus, dp, rows["cp"], Gpu.of_rows(rows, "decode"), usable, is_whole=True)
+        return cls(dp, rows["tp"], rows["gpus_per_replica"] / dp, dp, rows["cp"], Gpu(rows, "decode"), is_whole=True)
 
     @classmethod
     def disaggregated(cls, rows: Rows, name: Pool) -> "PoolRanks":
         """The ``prefill`` or ``decode`` pool of a disaggregated replica."""
         workers, tp, pp, dp, cp = (rows[f"{name}_{part}"] for part in ("workers", "tp", "pp", "dp", "cp"))
-        usable = rows[f"_{name}_usable_bytes"]
-        return cls(workers * dp, tp, tp * pp * cp, dp, cp, Gpu.of_rows(rows, name), usable, is_whole=False)
+        return cls(workers * dp, tp, tp * pp * cp, dp, cp, Gpu(rows, name), is_whole=False)
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ def session_bytes(rows: Rows, agent: Agent, pool: PoolRanks, options: MappingOpt
 
     Of a mix the mean over the sessions that are there, and the prefixes of all its scenarios.
     """
-    element, groups, paged = rows["_kv_element_bytes"], agent.spec.attention, options.kv_layout == "paged"
+    element, groups, paged = Deployed(rows).kv_element_bytes, agent.spec.attention, options.kv_layout == "paged"
     each = [member.scenario for member in agent.members]
 
     def bytes_at(context: str) -> Number:
@@ -101,21 +98,22 @@ def weights_on_rank(rows: Rows, pool: PoolRanks) -> Number:
     Context parallelism splits the tokens of a prompt and their KV, not the weights: each of its GPUs holds
     the non-expert part once more. The experts lie on all GPUs.
     """
-    on_each = rows["_non_expert_bytes"] + rows["_vision_bytes"]
-    return kv.weights_bytes_per_rank(on_each * pool.cp, rows["_expert_bytes"], pool.dp)
+    deployed = Deployed(rows)
+    on_each = deployed.non_expert_bytes + deployed.vision_bytes
+    return kv.weights_bytes_per_rank(on_each * pool.cp, deployed.expert_bytes, pool.dp)
 
 
 def usable_per_gpu(pool: PoolRanks, options: MappingOptions) -> Number:
     """Bytes of one GPU for weights and KV: after what the engine keeps, or the reserve, and ``--overhead-gb``."""
     if options.reserve_fraction is None:
-        return pool.usable_bytes - options.overhead_bytes_per_gpu
+        return pool.gpu.usable_bytes - options.overhead_bytes_per_gpu
     return pool.gpu.hbm_bytes * (1.0 - options.reserve_fraction) - options.overhead_bytes_per_gpu
 
 
 def weights_against_usable(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
     """What the weights of one rank take of its usable bytes: all of them, or the share that a rule counts."""
     weights = weights_on_rank(rows, pool)
-    return weights * rows["_usable_by_weights"] if options.reserve_fraction is None else weights
+    return weights * Deployed(rows).usable_by_weights if options.reserve_fraction is None else weights
 
 
 def reckoned_on_rank(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
@@ -142,7 +140,7 @@ def available_on_rank(rows: Rows, agent: Agent, pool: PoolRanks, options: Mappin
     is_stated = np.isfinite(stated)
     if not is_stated.any():
         return reckoned
-    element, paged = rows["_kv_element_bytes"], options.kv_layout == "paged"
+    element, paged = Deployed(rows).kv_element_bytes, options.kv_layout == "paged"
     each = [member.scenario.mean_context_tokens for member in agent.members]
     held = [kv.session_bytes_on_rank(agent.spec.attention, tokens, element, pool.tp, paged=paged) for tokens in each]
     session = mean_over_sessions(rows, agent.members, held), mean_over_sessions(rows, agent.members, each)
@@ -154,7 +152,7 @@ def room_source(rows: Rows, pool: PoolRanks, options: MappingOptions) -> Number:
     option, engine, assumed, server = (
         np.int8(code("kv_room_source", name)) for name in ("option", "engine", "assumed", "server")
     )
-    by_rule = np.where(rows["_has_room_rule"], engine, assumed)
+    by_rule = np.where(Deployed(rows).has_room_rule, engine, assumed)
     source = by_rule if options.reserve_fraction is None else np.full(len(rows), option)
     return np.where(np.isfinite(rows["kv_tokens"]), server, source) if pool.is_whole else source
 

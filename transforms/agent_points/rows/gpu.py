@@ -1,9 +1,9 @@
 """The GPU that each row runs on, and what its engine leaves of it for KV by its own defaults (model.md 4), as columns:
 one frame may hold rows of any hardware."""
 
-from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from schemas.catalogue import HardwareCatalogue
@@ -11,14 +11,12 @@ from schemas.dtypes import BYTES_PER_WEIGHT, SERVED_WITH_FP4, SERVED_WITHOUT_FP4
 from schemas.hardware import Hardware
 from schemas.models import ModelSpec
 from schemas.options import Pool
-from transforms.agent_points.rows.rows import Rows
+from transforms.agent_points.rows.rows import LookedUp, Rows
 from transforms.equations import kv_room
-from transforms.numbers import Number
 
 POOLS: Final[tuple[Pool, ...]] = ("prefill", "decode")
 
 
-@dataclass(frozen=True)
 class Gpu:
     """The GPU of one pool of each row; an aggregated replica has the same in both.
 
@@ -27,29 +25,28 @@ class Gpu:
     its prefill attention: in 16 bits where the GPU has no FP8.
     """
 
-    hbm_bytes: Number
-    hbm_bandwidth_bytes_per_s: Number
-    bf16_flops_per_s: Number
-    fp8_flops_per_s: Number
-    fastest_flops_per_s: Number
-    scale_up_gpus: Number
-    scale_up_bytes_per_s: Number
-    scale_out_bytes_per_s: Number
-    host_link_bytes_per_s: Number
-    article_flops_per_s: Number
-    linear_flops_per_s: Number
-    expert_flops_per_s: Number
+    hbm_bytes = LookedUp[np.float64]()
+    hbm_bandwidth_bytes_per_s = LookedUp[np.float64]()
+    bf16_flops_per_s = LookedUp[np.float64]()
+    fp8_flops_per_s = LookedUp[np.float64]()
+    fastest_flops_per_s = LookedUp[np.float64]()
+    scale_up_gpus = LookedUp[np.float64]()
+    scale_up_bytes_per_s = LookedUp[np.float64]()
+    scale_out_bytes_per_s = LookedUp[np.float64]()
+    host_link_bytes_per_s = LookedUp[np.float64]()
+    article_flops_per_s = LookedUp[np.float64]()
+    linear_flops_per_s = LookedUp[np.float64]()
+    expert_flops_per_s = LookedUp[np.float64]()
+    attention_flops_per_s = LookedUp[np.float64]()
+    usable_bytes = LookedUp[np.float64]()  #: without weights, by the engine's rule; others keep a tenth of the memory
 
-    attention_flops_per_s: Number
-
-    @classmethod
-    def of_rows(cls, rows: Rows, pool: Pool) -> "Gpu":
-        """The columns that ``add_gpu_columns`` made for that pool."""
-        return cls(**{name: rows[f"_{pool}_{name}"] for name in cls.__dataclass_fields__})
+    def __init__(self, rows: Rows, pool: Pool) -> None:
+        """Of rows with the columns of ``add_gpu_columns``."""
+        self.rows, self.prefix = rows, f"_{pool}_"
 
 
 def add_gpu_columns(points: pl.DataFrame, hardware: HardwareCatalogue) -> pl.DataFrame:
-    """The points with the private columns that ``Gpu.of_rows`` reads; their slugs stand in the catalogue."""
+    """The points with the private columns that ``Gpu`` reads; their slugs stand in the catalogue."""
     figures = pl.DataFrame([_figures(gpu) for gpu in hardware])
     rates = pl.DataFrame([rate for gpu in hardware for rate in _rates(gpu)])
     for pool in POOLS:
@@ -108,19 +105,13 @@ SMALL_FOR_VLLM: Final = "a100"
 
 
 def room_columns(spec: ModelSpec, hardware: HardwareCatalogue) -> dict[str, pl.Expr]:
-    """``_prefill_usable_bytes`` and ``_decode_usable_bytes`` of a GPU without weights, ``_usable_by_weights``: what a
-    byte of weights takes of them, and whether they follow the engine's rule.
+    """``Gpu.usable_bytes`` of both pools. Needs the columns of ``add_gpu_columns``."""
+    return {f"_{pool}_usable_bytes": _usable(pool, spec, hardware) for pool in POOLS}
 
-    Needs the columns of ``add_gpu_columns``. Other engines and rooflines keep a tenth of the memory.
-    """
-    has_rule = pl.col("backend").is_in(ENGINES_WITH_RULE)
-    of_weights = pl.when(pl.col("backend") == "trtllm").then(kv_room.TRTLLM_FREE_FRACTION).otherwise(1.0)
-    return {
-        "_prefill_usable_bytes": _usable("prefill", spec, hardware),
-        "_decode_usable_bytes": _usable("decode", spec, hardware),
-        "_usable_by_weights": of_weights,
-        "_has_room_rule": has_rule,
-    }
+
+def usable_by_weights() -> pl.Expr:
+    """What a byte of weights takes of the usable bytes."""
+    return pl.when(pl.col("backend") == "trtllm").then(kv_room.TRTLLM_FREE_FRACTION).otherwise(1.0)
 
 
 def _usable(pool: Pool, spec: ModelSpec, hardware: HardwareCatalogue) -> pl.Expr:

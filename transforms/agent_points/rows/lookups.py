@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import polars as pl
 
 from schemas.catalogue import HardwareCatalogue
@@ -13,8 +14,8 @@ from schemas.options import Pool
 from transforms.agent_points.judgement.cost import usd_per_gpu_hour
 from transforms.agent_points.judgement.expected_errors import is_evaluated
 from transforms.agent_points.rows.columns import by_dtype
-from transforms.agent_points.rows.gpu import add_gpu_columns, room_columns
-from transforms.agent_points.sessions import stations
+from transforms.agent_points.rows.gpu import ENGINES_WITH_RULE, add_gpu_columns, room_columns, usable_by_weights
+from transforms.agent_points.rows.rows import LookedUp, Rows
 from transforms.configurations import CONFIGURATION_ID
 from transforms.equations import transfer
 from transforms.equations.engine_steps import VLLM_DISPATCH_MS_PER_LAYER
@@ -22,6 +23,43 @@ from transforms.serving_points.step_times import is_serial
 
 #: Caches whose entries are multiplied in FP8.
 KV_OF_FP8 = ("fp8", "nvfp4")
+
+
+class Deployed:
+    """What the configuration of each row says by itself: its formats, its engine and the shape of its ranks.
+
+    Of a disaggregated replica ranks and stations are those of the decode pool, ``prefilling_`` those that prefill.
+    """
+
+    prefix = "_"
+    kv_element_bytes = LookedUp[np.float64]()
+    kv_is_fp8 = LookedUp[np.bool_]()
+    non_expert_bytes = LookedUp[np.float64]()  #: of the model's weights, the vision tower apart
+    vision_bytes = LookedUp[np.float64]()
+    expert_bytes = LookedUp[np.float64]()
+    attention_efficiency = LookedUp[np.float64]()
+    absorbed_prefill = LookedUp[np.float64]()  #: attention FLOPs of a prefill over those of its plain form
+    converts_latent = LookedUp[np.bool_]()
+    is_serial = LookedUp[np.bool_]()  #: batches as vLLM does
+    dispatch_ms = LookedUp[np.float64]()
+    stations = LookedUp[np.float64]()
+    rank_tp = LookedUp[np.float64]()
+    rank_pp = LookedUp[np.float64]()
+    rank_dp = LookedUp[np.float64]()
+    prefilling_tp = LookedUp[np.float64]()
+    prefilling_gpus = LookedUp[np.float64]()
+    is_evaluated = LookedUp[np.bool_]()
+    usable_by_weights = LookedUp[np.float64]()  #: what a byte of weights takes of a GPU's usable bytes
+    has_room_rule = LookedUp[np.bool_]()  #: the engine's rule for what it leaves for KV is known
+
+    def __init__(self, rows: Rows) -> None:
+        """Of rows with the columns of ``add_private_columns``."""
+        self.rows = rows
+
+
+def stations() -> pl.Expr:
+    """Stations at which requests meet: attention ranks, of the decode pool where there is one."""
+    return pl.coalesce("dp", pl.col("decode_workers") * pl.col("decode_dp"))
 
 
 @dataclass(frozen=True)
@@ -45,8 +83,7 @@ class Lookups:
 def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue) -> pl.DataFrame:
     """Rows of ``serving_points`` of one model with the private columns, and the price of their GPUs.
 
-    Those of ``add_gpu_columns``; bytes of the weights and of a KV element; what the engine leaves for KV; the shape of
-    the ranks, whichever mode. All are the same in all rows of a configuration.
+    Those of ``Gpu`` and of ``Deployed``, which are the same in all rows of a configuration.
     """
     c = pl.col
     return add_gpu_columns(points, hardware).with_columns(
@@ -74,8 +111,9 @@ def add_private_columns(points: pl.DataFrame, spec: ModelSpec, hardware: Hardwar
             c("prefill_tp") * c("prefill_pp") * c("prefill_dp") * c("prefill_cp"),
         ),
         usd_per_gpu_hour=usd_per_gpu_hour(hardware),
-        _is_roofline=c("source") == "roofline",
         _is_evaluated=is_evaluated(),
+        _usable_by_weights=usable_by_weights(),
+        _has_room_rule=c("backend").is_in(ENGINES_WITH_RULE),
         **room_columns(spec, hardware),
     )
 

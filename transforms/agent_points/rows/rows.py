@@ -7,7 +7,7 @@ small frames would cost more in planning than in arithmetic.
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ LABELS: Final[dict[str, tuple[str | None, ...]]] = {name: (None, *(FIELDS[name].
 def code(column: str, text: str | None) -> int:
     """The code of a text of that column."""
     return LABELS[column].index(text)
+
+
+Kind = TypeVar("Kind", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,27 @@ class Rows:
     def _with_arrays(self, arrays: MutableMapping[str, npt.NDArray[Any]]) -> "Rows":
         self._arrays = arrays
         return self
+
+
+class LookedUp(Generic[Kind]):
+    """A figure that was looked up for each row's configuration: one entry a row, read when it is asked for.
+
+    A field of a bundle that has the ``rows``, and the ``prefix`` of its columns' names.
+    """
+
+    def __set_name__(self, bundle: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, bundle: "Bundle", kind: type | None = None) -> npt.NDArray[Kind]:
+        values: npt.NDArray[Kind] = bundle.rows[f"{bundle.prefix}{self.name}"]
+        return values
+
+
+class Bundle(Protocol):
+    """Figures of rows under one prefix."""
+
+    rows: Rows
+    prefix: str
 
 
 class _Source:

@@ -26,7 +26,7 @@ def parts(**changed: object) -> StepParts:
     row = points.filter(tp=8, dp=1).head(1).with_columns(pl.lit(value).alias(name) for name, value in changed.items())
     private = add_private_columns(row.rename(ROW_FIGURES), DEEPSEEK, load_hardware())
     rows = Rows(number_configurations(private))
-    return StepParts(DEEPSEEK, rows, Gpu.of_rows(rows, "prefill"))
+    return StepParts(DEEPSEEK, rows, Gpu(rows, "prefill"))
 
 
 @pytest.mark.parametrize(("tokens", "measured_ms"), [(8_192, 1.986), (16_384, 7.757), (32_768, 30.819)])
