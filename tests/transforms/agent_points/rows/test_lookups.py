@@ -1,5 +1,6 @@
 """Looked-up figures: every field of the bundles has its column, and every private column its field."""
 
+from pipelines.reading.catalogues import load_hardware
 from schemas.options import Pool
 from tests.transforms import factory
 from transforms.agent_points.rows.columns import ROW_FIGURES
@@ -14,7 +15,7 @@ def fields(bundle: type) -> set[str]:
 
 def test_fields_and_private_columns_are_the_same() -> None:
     points = factory.shipped_points(factory.MIXED_BACKENDS).rename(ROW_FIGURES)
-    looked_up = add_private_columns(points, factory.model("llama-3-1-8b"), factory.load_hardware())
+    looked_up = add_private_columns(points, factory.model("llama-3-1-8b"), load_hardware())
     private = {name for name in looked_up.columns if name.startswith("_")}
     of_gpus = {f"_{pool}_{name}" for pool in POOLS for name in fields(Gpu)}
     assert private == of_gpus | {f"_{name}" for name in fields(Deployed)}
@@ -22,7 +23,7 @@ def test_fields_and_private_columns_are_the_same() -> None:
 
 def test_a_figure_is_the_one_of_its_own_pool_and_row() -> None:
     points = factory.shipped_points(factory.MIXED_BACKENDS).rename(ROW_FIGURES)
-    rows = Rows(add_private_columns(points, factory.model("llama-3-1-8b"), factory.load_hardware()))
+    rows = Rows(add_private_columns(points, factory.model("llama-3-1-8b"), load_hardware()))
     h200 = factory.hardware("h200-sxm")
     pool: Pool
     for pool in POOLS:
