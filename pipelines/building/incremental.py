@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -23,7 +23,6 @@ from pipelines.lake.parts import Part
 from pipelines.lake.reader import Release, current_id
 from pipelines.lake.verify import is_trusted, seems_whole
 from pipelines.reading.engines import PRIORS_FILE
-from pipelines.reading.inputs import FoundFile, open_file
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.engines import NO_ENGINES, EnginesFile
 from schemas.errors import UserError
@@ -32,6 +31,9 @@ from schemas.prices import Price
 from schemas.scenarios import Scenario
 from schemas.tables import SCHEMA_VERSION
 from transforms.sources.rows import FileRejectedError
+
+if TYPE_CHECKING:
+    from pipelines.reading.inputs import FoundFile
 
 PARTITIONS_FILE = "partitions.json"
 #: Of the options, what changes no row of a release.
@@ -118,7 +120,7 @@ def load_previous(lake_path: Path) -> Previous | None:
     return Previous(release, sha256, faults, {record.key: record for record in records}, facts)
 
 
-def seen_files(files: Iterable[FoundFile]) -> dict[str, tuple[Any, ...]]:
+def seen_files(files: "Iterable[FoundFile]") -> dict[str, tuple[Any, ...]]:
     """Hashes of each file and of what is read beside it, by the file's name; or why it cannot be read."""
     return {file.shown: _of_file(file) for file in files}
 
@@ -226,7 +228,9 @@ def priors_sha256() -> str:
     return hashlib.sha256(PRIORS_FILE.read_bytes()).hexdigest()
 
 
-def _of_file(found: FoundFile) -> tuple[Any, ...]:
+def _of_file(found: "FoundFile") -> tuple[Any, ...]:
+    from pipelines.reading.inputs import open_file  # with every format: what reads a lake needs none of them
+
     try:
         file = open_file(found)
     except FileRejectedError as error:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from transforms.agentic.replay import Replay, Server, replay_at_hit_rate
 from transforms.calibration.facts import Facts
@@ -84,6 +83,8 @@ def fit_pilots(pilots: Sequence[Pilot], facts: Facts, prior: Prior) -> Fitted:
 
     widest = np.log(WIDEST_FACTOR)
     start = expected[free]
+    from scipy.optimize import least_squares  # takes a third of a second to import: for those who fit alone
+
     found = least_squares(
         residuals,
         start,

@@ -5,7 +5,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares
 
 from transforms.calibration.facts import Facts, Load
 from transforms.calibration.parameters import NAMES, WIDEST_FACTOR, Array, place, values_of
@@ -116,6 +115,8 @@ def fit(measured: Measured, facts: Facts, prior: Prior) -> Fitted:
 
     widest = np.log(WIDEST_FACTOR)
     start = expected[free]
+    from scipy.optimize import least_squares  # takes a third of a second to import: for those who fit alone
+
     found = least_squares(
         residuals, start, jac=jacobian,
         loss=robust,  # type: ignore[arg-type] # the stub wants one row of figures, SciPy takes three
