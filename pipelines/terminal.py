@@ -45,8 +45,8 @@ def print_table(
     rows: Iterable[Sequence[str]],
     caption: str | None = None,
     importance: Sequence[int] | None = None,
-) -> None:
-    """Print rows under their columns: the first column to the left, the others to the right.
+) -> list[str]:
+    """Print rows under their columns, the first to the left, the others to the right; returns the columns shown.
 
     A line break in a column's name breaks its header. No cell is cut. Where the table is wider than the terminal the
     columns of least ``importance`` (a number for each, 0 never goes; without numbers from the right, the first two
@@ -61,7 +61,7 @@ def print_table(
     left_out = [columns[place].replace("\n", " ") for place in range(len(columns)) if place not in kept]
     if width is not None and _natural_width(columns, cells, kept) > width:
         _print_records(columns, cells, width)
-        left_out = []
+        kept, left_out = list(range(len(columns))), []
     else:
         _print_columns(columns, cells, kept, width)
     lines = [] if caption is None else terminal_text(caption).splitlines()
@@ -69,6 +69,7 @@ def print_table(
         lines.append(f"Not shown in so narrow a terminal: {', '.join(left_out)}.")
     for line in lines:
         print_text(line)
+    return [columns[place] for place in kept]
 
 
 def print_text(text: str, columns: int | None = TEXT_COLUMNS) -> None:

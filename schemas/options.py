@@ -10,8 +10,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from schemas.caches import Routing
-
 KvContext = Literal["mean", "p95", "peak"]
 ClosedLoop = Literal["arrival", "article"]
 KvLayout = Literal["ideal", "paged"]
@@ -240,41 +238,6 @@ class RunOptions(BaseModel):
         default=None,
         ge=1,
         description="Releases to keep after publishing, as `releases prune`. Without: all.",
-    )
-
-
-class ScenarioChanges(BaseModel):
-    """What `what-if` changes of a scenario; what is None stays."""
-
-    model_config = ConfigDict(title="Changes", extra="forbid", frozen=True)
-
-    think_time_s: Annotated[float | None, GivenAs(metavar="Z")] = Field(
-        default=None, description="Mean pause after each turn, seconds."
-    )
-    cache_hit_rate: Annotated[float | None, GivenAs(metavar="H")] = Field(
-        default=None, description="Chance that a turn finds its prefix cached."
-    )
-    turns: Annotated[float | None, GivenAs(metavar="N")] = Field(default=None, description="Mean turns of a task.")
-    initial_prompt_tokens: Annotated[float | None, GivenAs(metavar="L0")] = Field(
-        default=None, description="Context of turn 1."
-    )
-    new_tokens_per_turn: Annotated[float | None, GivenAs(metavar="DL")] = Field(
-        default=None, description="Tokens from outside in a later turn."
-    )
-    output_tokens_per_turn: Annotated[float | None, GivenAs(metavar="OSL")] = Field(
-        default=None, description="Generated tokens of a turn."
-    )
-    routing: Routing | None = Field(
-        default=None, description="sticky: a session's turns go to one replica; random: each to any of them."
-    )
-    replicas: Annotated[int | None, GivenAs(metavar="N")] = Field(
-        default=None, description="Replicas that random routing chooses among; else as many as --gpus hold."
-    )
-    sessions: Annotated[int | None, GivenAs(metavar="C")] = Field(
-        default=None, description="Sessions of the operating point."
-    )
-    gpus: Annotated[int | None, GivenAs(metavar="G")] = Field(
-        default=None, description="GPUs that serve those sessions."
     )
 
 

@@ -14,6 +14,11 @@ from transforms.numbers import begins_run
 GROUP: Final = ("hardware", "model", "weight_dtype", "scenario")
 
 
+def measured_load() -> pl.Expr:
+    """Whether a point's load lies within those that were measured, so that it counts in frontiers and answers."""
+    return pl.col("unmeasured_load").ne_missing(BEYOND_MEASURED)
+
+
 def mark_frontiers(points: pl.DataFrame) -> pl.DataFrame:
     """Adds ``on_frontier`` (turn latency down, turns per GPU up) and ``on_frontier_3d`` (KV bytes down).
 
@@ -26,7 +31,7 @@ def mark_frontiers(points: pl.DataFrame) -> pl.DataFrame:
         row=pl.int_range(pl.len()),
         takes_part=pl.col("feasible") & pl.all_horizontal(
             pl.col(name).is_finite() for name in ("turn_latency_ms", "kv_bytes_per_gpu")
-        ) & throughput.is_finite() & pl.col("unmeasured_load").ne_missing(BEYOND_MEASURED),
+        ) & throughput.is_finite() & measured_load(),
     ).filter("takes_part")  # fmt: skip
     flat, deep = np.zeros(points.height, np.bool_), np.zeros(points.height, np.bool_)
     for _, group in axes.group_by(GROUP):

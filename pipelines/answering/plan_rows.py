@@ -14,7 +14,8 @@ from schemas.errors import UserError
 from schemas.scenarios import Scenario
 from schemas.suggest import did_you_mean
 from transforms.agent_points.judgement.cost import mean_per_gpu, usd_per_gpu_hour
-from transforms.agent_points.rows.columns import BEYOND_MEASURED, TURN_FIGURES
+from transforms.agent_points.rows.columns import TURN_FIGURES
+from transforms.frontier import measured_load
 from transforms.planning.answers import COLUMNS, WATTS
 from transforms.planning.curves import Curves
 from transforms.planning.limits import Limits, Loop, needed_columns
@@ -83,7 +84,7 @@ def _points(
     """
     points = points_at(contents, asked.hardware, model, scenario, asked.only.get("weight_dtype"), _NEEDED)
     if "unmeasured_load" in points.columns:
-        points = points.filter(pl.col("unmeasured_load").ne_missing(BEYOND_MEASURED))
+        points = points.filter(measured_load())
     for column, value in asked.only.items():
         points = _only(points, column, value, model)
     for column in needed_columns(asked.limits):

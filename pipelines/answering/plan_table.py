@@ -1,6 +1,6 @@
 """A plan as tables for reading: answers by tables first, those by the roofline apart, then what has none."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,17 +27,22 @@ def print_plans(rows: Sequence[Row], question: Question, at: str) -> None:
     """The rows of an answer, with their legend, and what the other serving modes need."""
     feasible = [row for row in rows if row["feasible"]]
     kinds = [kind for kind in ("table", ROOFLINE) if any(row[KIND] == kind for row in feasible)]
+    shown: set[str] = set()
     for kind in kinds:
         if kind == ROOFLINE:
             print_text(_ROOFLINE_TITLE)
         of_kind = [row for row in feasible if row[KIND] == kind]
         columns = _columns(of_kind, question, at)
-        print_table(
-            [column.header for column in columns],
-            ([column.cell(row) for column in columns] for row in of_kind),
-            caption=legend(feasible, question, at) if kind == kinds[-1] else None,
-            importance=[column.importance for column in columns],
+        shown |= set(
+            print_table(
+                [column.header for column in columns],
+                ([column.cell(row) for column in columns] for row in of_kind),
+                importance=[column.importance for column in columns],
+            )
         )
+    if feasible:
+        for line in legend(feasible, question, at, shown):
+            print_text(line)
     _say_where_figures_are_of_more(feasible)
     several = len({row["model"] for row in rows}) > 1
     names = [f"{row['model']} on {row['hardware']}" if several else row["hardware"] for row in rows]
@@ -105,31 +110,32 @@ def _say_where_figures_are_of_more(rows: Iterable[Row]) -> None:
             )
 
 
-def legend(rows: Iterable[Row], question: Question, at: str) -> str:
-    """What stands under a table of these plans."""
-    rows = list(rows)
-    lines = [
-        f"Figures of the fuller replicas, at the {'mean' if at == 'mean' else at + ' where a column says so'}; tasks/h "
-        "of all. more sessions: what these GPUs can take beyond.",
-    ]
+def legend(rows: Sequence[Row], question: Question, at: str, shown: Collection[str]) -> list[str]:
+    """What stands under a table of these plans, a line each, of the columns that are shown."""
+    of_all = "; tasks/h of all" if "tasks/h" in shown else ""
+    more = " more sessions: what these GPUs can take beyond." if "more\nsessions" in shown else ""
+    statistic = "mean" if at == "mean" else f"{at} where a column says so"
+    lines = [f"Figures of the fuller replicas, at the {statistic}{of_all}.{more}"]
     ends = [row for row in rows if row["low"] is not None and row["transfer_method"] != "direct"]
-    if ends:
+    if ends and "low to\nhigh" in shown:
         errors = [row["expected_error_fraction"] for row in ends if row["expected_error_fraction"] is not None]
         mean = f" (mean error {_range([100 * error for error in errors])} %)" if errors else ""
         sought = "GPUs needed" if question.sought == "gpus" else "sessions"
         lines.append(f"low to high: {sought} if turns take as much less or more time as the figures err{mean}.")
-    if any(row["kwh_per_task"] is not None for row in rows):
+    if "Wh\na task" in shown:
         lines.append("Wh a task: GPUs at the most that they draw (TDP), nothing else of the machine.")
-    if any(row["usd_per_month"] is not None for row in rows):
+    if "USD\na month" in shown:
         lines.append("USD: all these GPUs, 730 hours a month, busy or not.")
-    lines.append(
-        "KV used: sessions over those that memory can serve; only KV that must be in memory counts, which is that of "
-        "turns in flight where idle KV may be evicted (lru)."
-    )
-    lines.append("limit: what stops a replica from taking more sessions.")
-    limits = {row["binding_limit"] for row in rows}
-    lines += [f"  {name}: {text}" for name, text in LIMITS_IN_WORDS.items() if name in limits]
-    return "\n".join(lines)
+    if "KV\nused" in shown:
+        lines.append(
+            "KV used: sessions over those that memory can serve; only KV that must be in memory counts, which is that "
+            "of turns in flight where idle KV may be evicted (lru)."
+        )
+    if "limit" in shown:
+        limits = {row["binding_limit"] for row in rows}
+        lines.append("limit: what stops a replica from taking more sessions.")
+        lines += [f"  {name}: {text}" for name, text in LIMITS_IN_WORDS.items() if name in limits]
+    return lines
 
 
 def _band(row: Row, question: Question) -> str:

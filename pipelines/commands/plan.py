@@ -9,6 +9,7 @@ import typer
 from pipelines.commands.model_options import CommandOfModels, given, option_name
 from pipelines.commands.shared_options import (
     DEFAULT_LAKE,
+    AskedScenarioOption,
     HardwareOption,
     LakeOption,
     PriceListOption,
@@ -31,20 +32,19 @@ ModelsOption = Annotated[list[str], typer.Option("--model", help="Model: slug or
 
 
 class TakesPlanLimits(CommandOfModels):
-    """A command that takes what a plan must keep to."""
+    """A command that takes what a plan must keep to, and what it changes of the scenario."""
 
     def models(self) -> "Sequence[type[BaseModel]]":
+        from schemas.changes import WorkloadChanges
         from schemas.options import PlanLimits
 
-        return (PlanLimits,)
+        return (PlanLimits, WorkloadChanges)
 
 
 def plan_command(
     context: typer.Context,
     model: ModelsOption,
-    scenario: Annotated[
-        str, typer.Option("--scenario", help="Scenario: slug, of the lake or shipped, or a YAML file of one.")
-    ],
+    scenario: AskedScenarioOption,
     sessions: Annotated[
         int | None, typer.Option("--sessions", min=1, max=10**9, help="Concurrent agents to serve: how many GPUs?")
     ] = None,
@@ -84,7 +84,7 @@ def plan_command(
 
     question, limits = _question(sessions, gpus, tasks_per_hour), _limits(context)
     contents = open_contents(lake)
-    agents = asked_scenario(contents, scenario)
+    agents = _changed(context, asked_scenario(contents, scenario))
     catalogue = priced(contents.hardware, price or (), prices)
     filters = {"serving_mode": mode, "backend": engine, "kv_dtype": kv_dtype, "weight_dtype": weight_dtype}
     only = {name: value for name, value in filters.items() if value is not None}
@@ -106,6 +106,25 @@ def plan_command(
         print_records(rows, ROW_COLUMNS, output_format)
     if not feasible:
         raise typer.Exit(1)
+
+
+def _changed(context: typer.Context, scenario: "Scenario") -> "Scenario":
+    """The scenario with the quantities that the command line changes."""
+    from pydantic import ValidationError
+
+    from schemas.changes import WorkloadChanges
+
+    changes = given(context, WorkloadChanges).model_dump(exclude_none=True)
+    if not changes:
+        return scenario
+    from pipelines.answering.what_if_words import refused_changes_in_words
+    from schemas.errors import UserError
+    from transforms.planning.changes import changed_scenario
+
+    try:
+        return changed_scenario(scenario, changes)
+    except ValidationError as error:
+        raise UserError(refused_changes_in_words(error)) from None
 
 
 def _question(sessions: int | None, gpus: int | None, tasks_per_hour: float | None) -> "Question":

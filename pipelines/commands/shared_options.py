@@ -10,6 +10,9 @@ DEFAULT_LAKE = Path("lake")
 LakeOption = Annotated[Path, typer.Option("--lake", help="The lake: a folder, or s3://bucket/prefix.")]
 ModelOption = Annotated[str, typer.Option("--model", help="Model: slug or alias.")]
 ScenarioOption = Annotated[str, typer.Option("--scenario", help="Scenario of the lake: slug.")]
+AskedScenarioOption = Annotated[
+    str, typer.Option("--scenario", help="Scenario: slug, of the lake or shipped, or a YAML file of one.")
+]
 HardwareOption = Annotated[
     list[str] | None,
     typer.Option("--hardware", help="GPU: slug or alias; may be repeated. Default: all that have the model."),

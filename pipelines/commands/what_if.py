@@ -1,6 +1,6 @@
 """`agent-pareto what-if`: a published lake at a changed scenario, in seconds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -8,13 +8,13 @@ import typer
 from pipelines.commands.model_options import CommandOfModels, given
 from pipelines.commands.shared_options import (
     DEFAULT_LAKE,
+    AskedScenarioOption,
     HardwareOption,
     LakeOption,
     ModelOption,
     PriceListOption,
     PriceOption,
     RecordsFormatOption,
-    ScenarioOption,
     WeightsOption,
 )
 
@@ -24,39 +24,26 @@ if TYPE_CHECKING:
 
     from pipelines.answering.release_contents import ReleaseContents
     from schemas.catalogue import HardwareCatalogue
-    from schemas.options import MappingOptions
     from schemas.scenarios import Scenario
-    from transforms.planning.what_if import Comparison
+    from transforms.planning.changes import Circumstances
+    from transforms.planning.what_if import Comparison, MovedParts
 
-_HEADERS = {
-    "tasks_per_hour_per_gpu": "tasks/h\nper GPU", "turn_latency_ms": "turn\ns", "task_time_s": "task\ns",
-    "e2e_tokens_per_s_per_user": "tokens/s\nper user", "sessions_per_gpu": "sessions\nper GPU",
-    "kv_utilization_fraction": "KV\nused, %", "usd_per_task": "USD\na task",
-    "usd_per_million_output_tokens": "USD per M\ntokens out",
-}  # fmt: skip
-#: How easily a column goes where the terminal is narrow, least important highest; others stay.
-_IMPORTANCE = {
-    "usd_per_task": 1, "replica": 2, "limit": 3, "weights": 4, "sessions_per_gpu": 5, "kv_utilization_fraction": 6,
-    "usd_per_million_output_tokens": 7, "task_time_s": 8, "e2e_tokens_per_s_per_user": 9,
-}  # fmt: skip
-_TITLES = {"most_tasks": "most tasks", "shortest_turns": "shortest turns", "operating_point": "operating point"}
-_SCALE = {"turn_latency_ms": 1e-3, "kv_utilization_fraction": 100.0}
 _COLUMNS = ("hardware", "point", "figure", "before", "after", "change_percent")
 
 
 class TakesScenarioChanges(CommandOfModels):
-    """A command that takes what changes of a scenario."""
+    """A command that takes what changes of a scenario and of what serves it."""
 
     def models(self) -> "Sequence[type[BaseModel]]":
-        from schemas.options import ScenarioChanges
+        from schemas.changes import ScenarioChanges, ServingChanges
 
-        return (ScenarioChanges,)
+        return (ScenarioChanges, ServingChanges)
 
 
 def what_if_command(
     context: typer.Context,
     model: ModelOption,
-    scenario: ScenarioOption,
+    scenario: AskedScenarioOption,
     hardware: HardwareOption = None,
     weight_dtype: WeightsOption = None,
     price: PriceOption = None,
@@ -64,101 +51,113 @@ def what_if_command(
     lake: LakeOption = DEFAULT_LAKE,
     output_format: RecordsFormatOption = "table",
 ) -> None:
-    """Change a scenario and see what becomes of the best points of a published lake; nothing is written.
+    """Change a scenario, or what serves it, and see what becomes of the best points of a published lake.
 
-    The release's serving points are carried to the scenario as it is and as changed, exactly as a build would. Shown
-    are the most tasks an hour per GPU, the shortest turns and, where the scenario has sessions and GPUs (or the
-    options give them), the operating point with the most tasks, each with its configuration and what limits it. Exit
-    code 1 where nothing is feasible after the change.
+    The release's serving points are carried to the scenario as it is and as changed, exactly as a build would; nothing
+    is written. Shown are the most tasks an hour per GPU, the shortest turns and, where the scenario has sessions and
+    GPUs (or the options give them), the operating point with the most tasks, each with its configuration and what
+    limits it; then which of a turn's own time, what other sessions add, and memory the change moved. Exit code 1 where
+    nothing is feasible after the change.
     """
+    from pipelines.answering.asked_scenario import asked_scenario
     from pipelines.answering.prices import priced
     from pipelines.answering.release_contents import open_contents
     from pipelines.answering.row_notes import print_notes
+    from pipelines.answering.what_if_table import print_comparisons
+    from pipelines.answering.what_if_words import changes_in_words
     from pipelines.commands.output import print_records
     from pipelines.terminal import print_text
-    from schemas.options import ScenarioChanges
-    from transforms.planning.what_if import compare, follows
+    from transforms.planning.what_if import best_points, compare, moved_parts
     from transforms.synthesis.slower import slow_tables
 
     contents = open_contents(lake)
-    slug, own = contents.model_slug(model), contents.scenario(scenario)
+    slug, own = contents.model_slug(model), asked_scenario(contents, scenario)
     points = contents.read_precision("serving_points", hardware or (), slug, None, weight_dtype)
-    changes = given(context, ScenarioChanges).model_dump(exclude_none=True)
-    before, after = _scenarios(own, changes)
-    hardware_at_prices = priced(contents.hardware, price or (), prices)
-    found = [_best(contents, hardware_at_prices, points, slug, each) for each in (before, after)]
-    comparisons = compare(*found)
+    before, after = _circumstances(context, own, contents, priced(contents.hardware, price or (), prices))
+    sides = [_carried(contents, points, slug, each) for each in (before, after)]
+    turns = [each.scenario.turns for each in (before, after)]
+    best = [best_points(*side, count) for side, count in zip(sides, turns, strict=True)]
+    comparisons, parts = compare(*best), moved_parts(*(agents for agents, _ in sides))
     if output_format == "table":
-        said = [
-            _changes_in_words(before, after, follows(own, changes)),
-            *_over_capacity(before, after, contents.options),
-        ]
-        print_text(f"{slug} at {own.slug}: {', '.join(said)}", columns=None)
-        _print_table(comparisons)
+        print_text(f"{slug} at {own.slug}: {changes_in_words(own, before, after)}", columns=None)
+        print_comparisons(comparisons, parts)
         print_notes(_shown(comparisons), slow_tables(points))
     else:
-        print_records(_records(comparisons), _COLUMNS, output_format)
+        print_records([*_records(comparisons), *_records_of_parts(parts)], _COLUMNS, output_format)
     if all(comparison.after is None for comparison in comparisons):
         raise typer.Exit(1)
 
 
-def _scenarios(own: "Scenario", changes: Mapping[str, object]) -> "tuple[Scenario, Scenario]":
-    """The scenario before and after. Sessions and GPUs that it does not fix are those of both."""
+def _circumstances(
+    context: typer.Context, own: "Scenario", contents: "ReleaseContents", hardware: "HardwareCatalogue"
+) -> "tuple[Circumstances, Circumstances]":
+    """What points are carried under before and after. Sessions and GPUs that the scenario does not fix are of both."""
     from pydantic import ValidationError
 
+    from pipelines.answering.what_if_words import refused_changes_in_words
+    from schemas.changes import ScenarioChanges, ServingChanges
     from schemas.errors import UserError
-    from transforms.planning.what_if import changed_scenario
+    from transforms.planning.changes import Circumstances, changed_circumstances, changed_scenario
 
-    if not changes:
+    changes = given(context, ScenarioChanges).model_dump(exclude_none=True)
+    serving = given(context, ServingChanges)
+    if not changes and not serving.model_dump(exclude_none=True):
         raise UserError("Nothing is changed: give --think-time-s, --cache-hit-rate, --turns or another of --help.")
-    fixed = {name: changes[name] for name in ("sessions", "gpus") if name in changes and getattr(own, name) is None}
+    fixed: dict[str, object] = {
+        name: changes[name] for name in ("sessions", "gpus") if name in changes and getattr(own, name) is None
+    }
     if ("sessions" in changes or "gpus" in changes) and None in (
         changes.get("sessions", own.sessions), changes.get("gpus", own.gpus),
     ):  # fmt: skip
         raise UserError(f"Scenario {own.slug} fixes no sessions on GPUs: give both --sessions and --gpus.")
     try:
-        return changed_scenario(own, fixed), changed_scenario(own, changes)
+        before = Circumstances(changed_scenario(own, fixed), contents.options, hardware)
+        return before, changed_circumstances(before, changed_scenario(own, changes), serving)
     except ValidationError as error:
-        said = []
-        for problem in error.errors(include_url=False):
-            text = str(problem["msg"]).removeprefix("Value error, ")
-            # what the problem is with, and the option that it comes from
-            renamed = {"cache": "cache_hit_rate", "first_turn_new_tokens": "new_tokens_per_turn"}
-            field = renamed.get(str(problem["loc"][0]), str(problem["loc"][0])) if problem["loc"] else None
-            option = "" if field is None else f"--{field.replace('_', '-')}: "
-            said.append(f"{option}{text[:1].lower() if option else text[:1]}{text[1:]}.")
-        raise UserError("\n".join(said)) from None
+        raise UserError(refused_changes_in_words(error)) from None
 
 
-def _best(
-    contents: "ReleaseContents", hardware: "HardwareCatalogue", points: "pl.DataFrame", model: str, scenario: "Scenario"
-) -> dict[Any, Any]:
+def _carried(
+    contents: "ReleaseContents", points: "pl.DataFrame", model: str, circumstances: "Circumstances"
+) -> "tuple[pl.DataFrame, pl.DataFrame]":
+    """Agent points and operating points, as a build would have them."""
     from pipelines.building.carrying import Partition, carry_partition
-    from transforms.planning.what_if import best_points
+    from schemas.errors import UserError
 
+    if circumstances.kv_dtype is not None:
+        there = ", ".join(points["kv_dtype"].drop_nulls().unique().sort())
+        points = points.filter(kv_dtype=circumstances.kv_dtype)
+        if points.is_empty():
+            raise UserError(f"The lake has no point of {model} with KV in {circumstances.kv_dtype}. It has: {there}.")
     (carried,) = carry_partition(
         Partition(model, points),
-        [scenario],
-        hardware,
+        [circumstances.scenario],
+        circumstances.hardware,
         contents.models,
-        contents.options,
+        circumstances.options,
         contents.engines,
     )
-    return best_points(carried.agent_points, carried.operating_points, scenario.turns)
+    return carried.agent_points, carried.operating_points
 
 
 def _records(comparisons: "list[Comparison]") -> list[dict[str, Any]]:
     from pipelines.answering.shapes import shape_of
+    from pipelines.answering.what_if_table import compared_figures, of_side
     from transforms.planning.what_if import OPERATING_FIGURES, change_percent
 
     records = []
-    figures = _figures(comparisons)
+    figures = compared_figures(comparisons)
     for comparison in comparisons:
         before, after = comparison.before, comparison.after
         names = (*figures, *OPERATING_FIGURES) if comparison.point == "operating_point" else figures
-        pairs = {name: (_of(before, name), _of(after, name)) for name in names}
-        texts = {name: (_of(before, name), _of(after, name)) for name in ("weight_dtype", "backend", "binding_limit")}
-        texts["replica"] = (None if before is None else shape_of(before), None if after is None else shape_of(after))
+        pairs = {name: (of_side(before, name), of_side(after, name)) for name in names}
+        texts = {
+            name: (of_side(before, name), of_side(after, name)) for name in ("weight_dtype", "backend", "binding_limit")
+        }
+        texts["replica"] = (
+            None if before is None else shape_of(before),
+            None if after is None else shape_of(after),
+        )
         texts["infeasible_reason"] = (comparison.reason_before, comparison.reason_after)
         for name, (old, new) in {**pairs, **texts}.items():
             percent = change_percent(old, new) if name in pairs else None
@@ -168,108 +167,17 @@ def _records(comparisons: "list[Comparison]") -> list[dict[str, Any]]:
     return records
 
 
-def _figures(comparisons: "list[Comparison]") -> tuple[str, ...]:
-    """The figures that are compared: with money where GPUs have a price."""
-    from transforms.planning.what_if import FIGURES, MONEY
+def _records_of_parts(parts: "list[MovedParts]") -> list[dict[str, Any]]:
+    from transforms.planning.what_if import PARTS, change_percent
 
-    sides = [side for comparison in comparisons for side in (comparison.before, comparison.after) if side is not None]
-    return (*FIGURES, *(name for name in MONEY if any(side[name] is not None for side in sides)))
-
-
-def _of(side: dict[str, Any] | None, name: str) -> Any:
-    return None if side is None else side[name]
+    return [
+        dict(zip(_COLUMNS, (each.hardware, "best_before", name, old, new, change_percent(old, new)), strict=True))
+        for each in parts
+        for name, old, new in ((name, each.before[name], each.after[name]) for name in PARTS)
+    ]
 
 
 def _shown(comparisons: "list[Comparison]") -> list[dict[str, Any]]:
     """The rows that the table names, before and after."""
     sides = [(each.hardware, side) for each in comparisons for side in (each.before, each.after)]
     return [{"hardware": hardware, **side} for hardware, side in sides if side is not None]
-
-
-def _print_table(comparisons: "list[Comparison]") -> None:
-    from pipelines.terminal import print_table, print_text
-
-    figures = _figures(comparisons)
-    names = ("hardware", "", *figures, "replica", "weights", "limit")
-    rows = []
-    last = None
-    for comparison in comparisons:
-        rows.append(["" if comparison.hardware == last else comparison.hardware, *_cells(comparison, figures)])
-        last = comparison.hardware
-    print_table(
-        [_HEADERS.get(name, name) for name in names],
-        rows,
-        caption="Before > after (change). most tasks, shortest turns: of all feasible points.",
-        importance=[_IMPORTANCE.get(name, 0) for name in names],
-    )
-    for comparison in comparisons:
-        for when, side in (("before", comparison.before), ("after", comparison.after)):
-            if comparison.point == "operating_point" and side is not None:
-                wanted, admitted = side["sessions_wanted"], side["sessions_admitted"]
-                if admitted < wanted:
-                    print_text(
-                        f"{comparison.hardware}: {when} the change {_number(admitted, '')} of the "
-                        f"{_number(wanted, '')} sessions wanted are admitted at the operating point; the others wait.",
-                        columns=None,
-                    )
-
-
-def _over_capacity(before: "Scenario", after: "Scenario", options: "MappingOptions") -> list[str]:
-    """What else changes where the cache model does: what becomes of sessions beyond the memory."""
-    from transforms.cache.choice import evicts
-
-    rules = ["thrash" if evicts(scenario, options) else "wait" for scenario in (before, after)]
-    return [] if rules[0] == rules[1] else [f"sessions over capacity {rules[0]} > {rules[1]}"]
-
-
-def _changes_in_words(before: "Scenario", after: "Scenario", first_turn: str | None = None) -> str:
-    names = (
-        "think_time_s", "turns", "initial_prompt_tokens", "new_tokens_per_turn", "output_tokens_per_turn",
-        "sessions", "gpus",
-    )  # fmt: skip
-    said = [
-        f"{name} {getattr(before, name):,} > {getattr(after, name):,}"
-        for name in names
-        if getattr(before, name) != getattr(after, name)
-    ]
-    if first_turn is not None:
-        tokens = (f"{scenario.first_turn_new_tokens:,}" for scenario in (before, after))
-        said.append(f"first_turn_new_tokens {' > '.join(tokens)} ({first_turn})")
-    said += [
-        f"{name} {getattr(before, name) or '-'} > {getattr(after, name) or '-'}"
-        for name in ("routing", "replicas")
-        if getattr(before, name) != getattr(after, name)
-    ]
-    if before.cache != after.cache:
-        said.append(f"cache {before.cache} > {after.cache}")
-    return ", ".join(said) or "nothing differs from the scenario"
-
-
-def _cells(comparison: "Comparison", figures: Sequence[str]) -> list[str]:
-    from pipelines.answering.shapes import shape_of
-    from transforms.planning.what_if import change_percent
-
-    before, after = comparison.before, comparison.after
-    cells = [_TITLES[comparison.point]]
-    for name in figures:
-        old, new = _of(before, name), _of(after, name)
-        percent = change_percent(old, new)
-        change = "" if percent is None else f" ({percent:+.0f} %)"
-        shown = (_number(old, name), _number(new, name))
-        cells.append(shown[0] if shown[0] == shown[1] else f"{shown[0]} > {shown[1]}{change}")
-    for text in (shape_of, lambda side: str(side["weight_dtype"])):
-        old_text, new_text = ("-" if side is None else text(side) for side in (before, after))
-        cells.append(old_text if old_text == new_text else f"{old_text} > {new_text}")
-    limits = [
-        reason or ("-" if side is None else str(side["binding_limit"]))
-        for side, reason in ((before, comparison.reason_before), (after, comparison.reason_after))
-    ]
-    cells.append(limits[0] if limits[0] == limits[1] else " > ".join(limits))
-    return cells
-
-
-def _number(value: float | None, name: str) -> str:
-    if value is None:
-        return "-"
-    scaled = value * _SCALE.get(name, 1.0)
-    return f"{scaled:,.0f}" if abs(scaled) >= 100 else f"{scaled:.3g}"

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.docs.page import ROOT, commands_of
+from tests.docs.workplace import write_files_shown
 
 
 def renewed(page: str, folder: Path) -> str:
@@ -40,6 +41,7 @@ def _run(words: list[str], folder: Path) -> str:
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
+    write_files_shown(place)
     for name in sys.argv[2:]:
         path = Path(name)
         path.write_text(renewed(path.read_text(encoding="utf-8"), place), encoding="utf-8")

@@ -18,7 +18,7 @@ from tests.traces.test_command import table
 
 #: What the README's questions are about. The default lake has the same rows of it: partitions know nothing of others.
 TABLES = tuple(sorted((SHIPPED / "tables").rglob("*llama-3.1-70b__*")))
-HARDWARE = ("h100-sxm", "h200-sxm", "b200", "gb200", "mi355x")
+HARDWARE = ("h100-sxm", "h200-sxm", "b200", "gb200", "mi355x", "h100-pcie")
 MODEL = "llama-3-1-70b"
 
 #: Programs that are not run here, by how their command begins, and why.
@@ -40,7 +40,7 @@ NOT_RUN = {
 
 
 def build_lake(folder: Path) -> None:
-    """The default lake's rows of one model: four GPUs from the shipped tables, one from the roofline."""
+    """The default lake's rows of one model: four GPUs from the shipped tables, two from the roofline."""
     hardware = HardwareCatalogue(tuple(load_hardware().get(slug) for slug in HARDWARE))
     models = ModelCatalogue((load_models().get(MODEL),))
     options = BuildOptions(tables=TABLES, synthesize=True, out=folder)
@@ -53,14 +53,19 @@ def build_lake(folder: Path) -> None:
 
 def furnish(folder: Path) -> None:
     """What the README supposes beside the lake: the tables and prices that it shows, and traces."""
-    prices, sidecar = blocks(TEXT, "yaml")
+    write_files_shown(folder)
     tables, traces = folder / "my-tables", folder / "traces"
-    tables.mkdir()
     traces.mkdir()
-    (tables / "source.yaml").write_text(sidecar)
     shutil.copy(ROOT / "tests" / "sources" / "example" / "runs.csv", tables)
-    (folder / "my-prices.yaml").write_text(prices)
     (traces / "one.json").write_text(table())
+
+
+def write_files_shown(folder: Path) -> None:
+    """The files whose content the pages show, by the names that their commands have for them."""
+    names = ("my-prices.yaml", "my-mix.yaml", "my-tables/source.yaml")
+    for name, content in zip(names, blocks(TEXT, "yaml"), strict=True):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
 
 
 def install(folder: Path) -> None:

@@ -1,19 +1,25 @@
-"""A scenario with some of its quantities changed, and what its best points become."""
+"""The best points of a lake before and after a change, and what of them the change moved."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
-from schemas.scenarios import Scenario
+from transforms.configurations import CONFIGURATION
+from transforms.frontier import measured_load
 
 #: The figures that are compared, by the name of their column.
 FIGURES: Final = (
     "tasks_per_hour_per_gpu", "turn_latency_ms", "task_time_s", "e2e_tokens_per_s_per_user", "sessions_per_gpu",
     "kv_utilization_fraction",
 )  # fmt: skip
+#: What a replica's answer is made of: a turn at the lightest load, what more sessions add to it at the load of most
+#: tasks, and the sessions that memory holds.
+PARTS: Final = ("service_ms", "queue_ms", "memory_sessions_per_gpu")
+#: A part has changed that is off by more than this.
+_SAME: Final = 0.005
+_CURVE: Final = (*CONFIGURATION, "context_requests_per_step")
 #: Those that points have where their GPUs have a price.
 MONEY: Final = ("usd_per_task", "usd_per_million_output_tokens")
 #: Those of the operating point alone.
@@ -38,55 +44,26 @@ class Comparison:
     reason_after: str | None = None
 
 
-def changed_scenario(scenario: Scenario, changes: Mapping[str, object]) -> Scenario:
-    """The scenario with other quantities (fields of a scenario file). Raises ``ValidationError``.
+@dataclass(frozen=True)
+class MovedParts:
+    """``PARTS`` of one replica before and after, and which of them moved. ``replica``: its configuration."""
 
-    Distributions keep their form and are scaled to a new mean. The new tokens of turn 1 follow the prompt where they
-    are all of it, and the new tokens of later turns where they are the same; they are never more than the changed
-    prompt has beside the shared prefix.
-    """
-    entry = scenario.model_dump(exclude_none=True)
-    if scenario.first_turn_new_tokens == scenario.initial_prompt_tokens - scenario.shared_prefix_tokens:
-        del entry["first_turn_new_tokens"]
-    else:
-        if scenario.first_turn_new_tokens == scenario.new_tokens_per_turn and "new_tokens_per_turn" in changes:
-            entry["first_turn_new_tokens"] = changes["new_tokens_per_turn"]
-        entry["first_turn_new_tokens"] = _at_most_the_prompt(entry, changes)
-    if "cache_hit_rate" in changes:
-        del entry["cache"]
-    if changes.get("routing") == "sticky":
-        entry.pop("replicas", None)
-    return Scenario.model_validate({**entry, **changes})
-
-
-def _at_most_the_prompt(entry: Mapping[str, Any], changes: Mapping[str, object]) -> object:
-    """The entry's new tokens of turn 1, cut to a changed prompt that is one; what is no number is left to be told."""
-    given, prompt = entry["first_turn_new_tokens"], changes.get("initial_prompt_tokens", entry["initial_prompt_tokens"])
-    if not (isinstance(given, int | float) and isinstance(prompt, int | float)):
-        return given
-    most = prompt - entry.get("shared_prefix_tokens", 0.0)
-    return most if math.isfinite(given) and 0 < most < given else given
-
-
-def follows(scenario: Scenario, changes: Mapping[str, object]) -> str | None:
-    """Why ``first_turn_new_tokens`` changes, which no option changes; None if it is the same."""
-    before, after = scenario, changed_scenario(scenario, changes)
-    if before.first_turn_new_tokens == after.first_turn_new_tokens:
-        return None
-    if before.first_turn_new_tokens == before.initial_prompt_tokens - before.shared_prefix_tokens:
-        return "all of the first prompt"
-    if after.first_turn_new_tokens == after.new_tokens_per_turn:
-        return "as in later turns"
-    return "cut to the first prompt"
+    hardware: str
+    replica: dict[str, Any]
+    before: dict[str, float]
+    after: dict[str, float]
+    moved: tuple[str, ...]
 
 
 def best_points(agent_points: pl.DataFrame, operating_points: pl.DataFrame, turns: float) -> dict[tuple[str, str], Any]:
     """The best points of each hardware by (hardware, kind of point); a text, the reason, where none is feasible.
 
     The kinds: the most tasks an hour per GPU, the shortest turns, and the operating point that completes most turns on
-    the scenario's GPUs, whose tasks and sessions per GPU count all of these.
+    the scenario's GPUs, whose tasks and sessions per GPU count all of these. Of loads that were measured, as on
+    frontiers.
     """
     c = pl.col
+    agent_points = agent_points.filter(measured_load())
     tasks_per_hour = 3600.0 * c("cluster_turns_per_s") / turns
     operating = operating_points.with_columns(
         tasks_per_hour=tasks_per_hour,
@@ -110,6 +87,43 @@ def best_points(agent_points: pl.DataFrame, operating_points: pl.DataFrame, turn
                 wanted = feasible.select(*figures, *MONEY, *_CONFIGURATION, "binding_limit")
                 found[str(hardware), kind] = wanted.row(0, named=True)
     return found
+
+
+def moved_parts(before: pl.DataFrame, after: pl.DataFrame) -> list[MovedParts]:
+    """What agent points before and after a change say of one replica of each hardware: the best before the change.
+
+    So the replica is the same on both sides, and only what the change itself does to it is seen. The best is the one
+    of most tasks an hour; hardware on which none is feasible on both sides is left out.
+    """
+    sides = before.pipe(_parts_of_curves).join(
+        after.pipe(_parts_of_curves), on=_CURVE, suffix="_after", nulls_equal=True
+    )
+    best = sides.sort("tasks_per_hour_per_gpu", *_CURVE, descending=[True, *(False for _ in _CURVE)])
+    found = []
+    for row in best.unique("hardware", keep="first", maintain_order=True).sort("hardware").to_dicts():
+        old, new = {name: row[name] for name in PARTS}, {name: row[f"{name}_after"] for name in PARTS}
+        # times against the turn latency before, memory against itself
+        turn_ms = old["service_ms"] + old["queue_ms"]
+        whole = {"service_ms": turn_ms, "queue_ms": turn_ms, "memory_sessions_per_gpu": old["memory_sessions_per_gpu"]}
+        moved = tuple(name for name in PARTS if abs(new[name] - old[name]) > _SAME * whole[name])
+        found.append(MovedParts(row["hardware"], row, old, new, moved))
+    return found
+
+
+def _parts_of_curves(points: pl.DataFrame) -> pl.DataFrame:
+    """``PARTS`` of each curve that has a feasible point, at the feasible point of most tasks."""
+    c = pl.col
+    points = points.filter(measured_load())
+    lightest = points.group_by(_CURVE).agg(service_ms=c("turn_latency_ms").sort_by("sessions").first())
+    best = points.filter("feasible").sort("tasks_per_hour_per_gpu", "turn_latency_ms", descending=[True, False])
+    best = best.unique(_CURVE, keep="first", maintain_order=True)
+    return best.join(lightest, on=_CURVE, nulls_equal=True).select(
+        *dict.fromkeys((*_CURVE, *_CONFIGURATION)),
+        "tasks_per_hour_per_gpu",
+        "service_ms",
+        queue_ms=c("turn_latency_ms") - c("service_ms"),
+        memory_sessions_per_gpu=c("max_sessions") / c("gpus_per_replica"),
+    )
 
 
 def compare(before: Mapping[tuple[str, str], Any], after: Mapping[tuple[str, str], Any]) -> list[Comparison]:

@@ -11,21 +11,20 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from pipelines.commands.build import TakesBuildOptions, build_options
 from pipelines.commands.model_options import option_name
+from schemas.changes import ScenarioChanges, ServingChanges, WorkloadChanges
 from schemas.errors import UserError
-from schemas.options import BuildOptions, PlanLimits, RunOptions, ScenarioChanges
+from schemas.options import BuildOptions, PlanLimits, RunOptions
 
 #: Names that options had before, and keep.
 FORMER_NAMES = {"min_tokens_per_s_per_user": ("--min-tokens-per-s-per-user",)}
+MODELS: dict[str, tuple[type[BaseModel], ...]] = {
+    "build": (BuildOptions, RunOptions),
+    "schedule": (BuildOptions, RunOptions),
+    "plan": (WorkloadChanges, PlanLimits),
+    "what-if": (ScenarioChanges, ServingChanges),
+}
 OPTIONS = [
-    (command, model, name)
-    for command, models in {
-        "build": (BuildOptions, RunOptions),
-        "schedule": (BuildOptions, RunOptions),
-        "plan": (PlanLimits,),
-        "what-if": (ScenarioChanges,),
-    }.items()
-    for model in models
-    for name in model.model_fields
+    (command, model, name) for command, models in MODELS.items() for model in models for name in model.model_fields
 ]
 
 

@@ -65,22 +65,23 @@ def test_the_legend_explains_what_the_table_has(lake: Path) -> None:
     assert "  one_replica: a single replica does; there are no fewer" in said
     assert "KV used: sessions over those that memory can serve;" in said
     assert "cache_hit_rate" not in said
-    unpriced: dict[str, object] = {
-        "low": None,
-        "expected_error_fraction": None,
-        "kwh_per_task": None,
-        "usd_per_month": None,
-    }
-    by_table: dict[str, object] = {"binding_limit": "cache_hit_rate", "transfer_method": "transfer", **unpriced}
-    by_roofline: dict[str, object] = {"binding_limit": "kv_memory", "transfer_method": "roofline", **unpriced}
+    row: dict[str, object] = {"binding_limit": "cache_hit_rate", "transfer_method": "transfer", "low": None}
 
-    def said_of(*rows: dict[str, object]) -> str:
-        return legend(rows, Question(sessions=40), "mean")
+    def said_of(*shown: str) -> str:
+        return "\n".join(legend([row], Question(sessions=40), "mean", shown))
 
-    assert "  cache_hit_rate: the cache's hit rate falls between this row of the table" in said_of(by_table)
-    assert "one_replica" not in said_of(by_table)
-    assert "USD" not in said_of(by_table, by_roofline)
-    assert "USD: all these GPUs, 730 hours a month, busy or not." in said_of({**by_table, "usd_per_month": 1.0})
+    assert "  cache_hit_rate: the cache's hit rate falls between this row of the table" in said_of("limit")
+    assert "one_replica" not in said_of("limit")
+    assert said_of() == "Figures of the fuller replicas, at the mean."
+    assert said_of("USD\na month").endswith("USD: all these GPUs, 730 hours a month, busy or not.")
+
+
+def test_columns_that_a_narrow_terminal_drops_are_not_explained(lake: Path) -> None:
+    arguments = ["plan", *ARGS, "--sessions", "40", "--lake", str(lake)]
+    for columns, explained in (("80", False), ("400", True)):
+        said = CliRunner().invoke(app, arguments, env={"COLUMNS": columns}).stdout
+        assert ("KV used: sessions" in said) == explained
+        assert ("Not shown in so narrow a terminal" in said) != explained
 
 
 @pytest.mark.slow

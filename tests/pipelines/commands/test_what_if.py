@@ -12,14 +12,16 @@ from pydantic import ValidationError
 from typer.testing import CliRunner, Result
 
 from pipelines.answering.release_contents import open_contents
+from pipelines.answering.what_if_words import changes_in_words
 from pipelines.cli import app
-from pipelines.commands.what_if import _over_capacity
+from pipelines.reading.catalogues import load_hardware
 from schemas.errors import UserError
 from schemas.options import BuildOptions
 from schemas.scenarios import Scenario
 from tests.pipelines.builds import build, write_small_tables
 from tests.transforms.factory import article_scenario
-from transforms.planning.what_if import change_percent, changed_scenario
+from transforms.planning.changes import Circumstances, changed_scenario
+from transforms.planning.what_if import change_percent
 
 #: The code agent with a pause of 10 s, half of its hits, another prompt and output, as a file of its own.
 CHANGED = """
@@ -144,9 +146,50 @@ def test_sessions_beyond_what_fits(lake: Path) -> None:
 
 def test_the_rule_over_capacity_changes_with_the_cache() -> None:
     fixed, lru = (Scenario.model_validate({**FIELDS, "cache": c}) for c in ({"hit_rate": 0.9}, {"model": "lru"}))
-    assert _over_capacity(lru, fixed, BuildOptions()) == ["sessions over capacity thrash > wait"]
-    assert _over_capacity(lru, lru, BuildOptions()) == []
-    assert _over_capacity(lru, fixed, BuildOptions(over_capacity="thrash")) == []
+
+    def said(before: Scenario, after: Scenario, options: BuildOptions) -> str:
+        return changes_in_words(before, *(Circumstances(side, options, load_hardware()) for side in (before, after)))
+
+    assert said(lru, fixed, BuildOptions()) == "cache lru > 0.9, sessions over capacity thrash > wait"
+    assert said(lru, lru, BuildOptions()) == "nothing differs from the scenario"
+    assert said(lru, fixed, BuildOptions(over_capacity="thrash")) == "cache lru > 0.9"
+
+
+def test_what_moves_is_said_of_one_replica(lake: Path) -> None:
+    """Longer pauses leave a turn alone and the memory as they are; host memory holds more sessions."""
+    pauses = records(lake, "--think-time-s", "10", "--hardware", "h200")
+    for name in ("service_ms", "memory_sessions_per_gpu"):
+        part = pauses["h200-sxm", "best_before", name]
+        assert part["after"] == pytest.approx(part["before"])
+    assert (
+        pauses["h200-sxm", "best_before", "queue_ms"]["after"] < pauses["h200-sxm", "best_before", "queue_ms"]["before"]
+    )
+    assert "the change moves queue." in run(lake, "--think-time-s", "10", "--hardware", "h200").stdout
+    host = records(lake, "--host-memory-gb", "1000", "--hardware", "h200")[
+        "h200-sxm", "best_before", "memory_sessions_per_gpu"
+    ]
+    assert host["after"] > host["before"]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--parked-kv", "decode"), "parked_kv prefill > decode"),
+        (("--idle-kv", "dropped"), "idle_kv resident > dropped"),
+        (("--host-memory-gb", "100"), "idle_kv resident > offloaded, host_memory_bytes_per_gpu 0 GB > 100 GB"),
+        (("--host-memory-gb", "100", "--host-link-gb-per-s", "25"), "host link > 25 GB/s"),
+        (("--over-capacity", "thrash"), "sessions over capacity wait > thrash"),
+        (("--kv-context", "peak"), "kv_context p95 > peak"),
+        (("--kv-dtype", "bf16"), "KV in bf16 alone"),
+        (("--cache", "lru"), "cache 0.95 > lru, sessions over capacity wait > thrash"),
+        (("--cache", "lru", "--host-memory-gb", "100"), "cache 0.95 > lru, 100 GB host"),
+        (("--cache", "ttl", "--kept-s", "60"), "cache 0.95 > ttl 60 s"),
+    ],
+)
+def test_each_change_is_carried_and_said(lake: Path, args: tuple[str, ...], said: str) -> None:
+    result = run(lake, *args, "--hardware", "h200")
+    assert result.exit_code == 0, result.output
+    assert said in result.stdout.splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +201,10 @@ def test_the_rule_over_capacity_changes_with_the_cache() -> None:
         (("--turns", "0"), "--turns: "),
         (("--new-tokens-per-turn", "0"), "--new-tokens-per-turn: "),
         (("--sessions", "0"), "--sessions: "),
+        (("--cache", "ttl"), "--cache ttl and --kept-s go together"),
+        (("--cache", "lru", "--cache-hit-rate", "0.5"), "--cache-hit-rate states the hits that --cache would find"),
+        (("--kv-dtype", "nvfp4"), "The lake has no point of qwen3-32b with KV in nvfp4. It has: bf16."),
+        (("--idle-kv", "offloaded"), "--idle-kv offloaded and --host-memory-gb go together"),
         (("--think-time-s", "1", "--hardware", "b200"), "The lake has no hardware 'b200'."),
     ],
 )
@@ -222,7 +269,7 @@ def test_percent() -> None:
 
 def test_definitions_give_the_catalogues_back(lake: Path) -> None:
     """A release is read without the files that it was built from: entry by entry the same, and its options."""
-    from pipelines.reading.catalogues import load_hardware, load_models
+    from pipelines.reading.catalogues import load_models
 
     contents = open_contents(lake)
     assert contents.hardware.entries == load_hardware().entries
