@@ -9,7 +9,7 @@ import typer
 from pipelines.terminal import say
 
 if TYPE_CHECKING:
-    from pipelines.reading.judged_files import FileAccount
+    from pipelines.reading.gathering import FileAccount
     from pipelines.reading.read_inputs import Inputs
 
 

@@ -34,6 +34,7 @@ MAX_FILE_BYTES: Final = 512 * 2**20
 MAX_SIDECAR_BYTES: Final = 2**20
 #: A file whose ending is no table's is read to see what it holds up to this size.
 MAX_SNIFFED_BYTES: Final = 32 * 2**20
+_GZIP: Final = b"\x1f\x8b"
 _LEADS_OUT: Final = "a link that leads out of the folder of tables"
 
 
@@ -118,8 +119,26 @@ def open_file(found: FoundFile) -> InputFile:
         raise FileRejectedError(f"the file cannot be read: {error.strerror or error}") from error
     except UserError as error:
         raise FileRejectedError(str(error)) from error
-    content = _unpacked(packed) if packed.startswith(b"\x1f\x8b") else packed
+    content = _unpacked(packed) if packed.startswith(_GZIP) else packed
     return InputFile(found.shown, content, hashlib.sha256(packed).hexdigest(), beside, sidecar, found.as_run)
+
+
+def unpacked_bytes(found: FoundFile) -> int:
+    """The size of the file's content, as a gzip file says itself; nothing of one that cannot be read.
+
+    A gzip file may say less than it holds.
+    """
+    try:
+        about = found.path.stat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size < len(_GZIP) + 4:
+            return about.st_size
+        with found.path.open("rb") as content:
+            if content.read(len(_GZIP)) != _GZIP:
+                return about.st_size
+            content.seek(-4, os.SEEK_END)
+            return int.from_bytes(content.read(4), "little")
+    except (OSError, ValueError):
+        return 0
 
 
 def _names_beside(path: Path) -> tuple[str, ...]:
@@ -187,7 +206,7 @@ def _has_results(path: Path) -> bool:
         if path.stat().st_size > MAX_SNIFFED_BYTES:
             return False
         packed = path.read_bytes()
-        return holds_results(_unpacked(packed) if packed.startswith(b"\x1f\x8b") else packed)
+        return holds_results(_unpacked(packed) if packed.startswith(_GZIP) else packed)
     except (OSError, FileRejectedError):
         return False
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from pipelines.reading.folders import PassedOver
+from pipelines.reading.gathering import FileAccount
 from pipelines.reading.inputs import FoundFile
-from pipelines.reading.judged_files import FileAccount, judged_files
+from pipelines.reading.judged_files import judged_files
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.frames import conform, empty_frame
 from transforms.serving_points.superseding import rerun_columns, superseded
-from transforms.synthesis.slower import SlowTable, slow_tables
+from transforms.sources.rows import SLICE_BYTES
+from transforms.synthesis.slower import TABLE_COLUMNS, SlowTable, slow_tables
 
 READING = "Reading tables"
-#: What says whether whole tables are slow; kept of every row.
-FLAG_COLUMNS = ("hardware", "model", "source", "slower_than_roofline")
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,14 @@ def read_inputs(
     on_file: Callable[[str], None] = lambda shown: None,
     keep_points: bool = True,
     threads: int | None = None,
+    slice_bytes: int = SLICE_BYTES,
 ) -> Inputs:
     """Reads and judges the files, ``threads`` at a time: without it as many as the machine can.
 
     A row that an earlier one says word for word is dropped; a run that a later one of the same
     configuration replaces is dropped too, in whatever order they are read. Without ``keep_points`` the
-    tables of points stay empty and memory bounded: for the accounts alone.
+    tables of points stay empty, quarantined rows without their text, and memory bounded: for the accounts alone.
+    Of a large file ``slice_bytes`` are taken apart at a time, which changes no answer.
     """
     points: list[pl.DataFrame] = []
     agentic: list[pl.DataFrame] = []
@@ -62,14 +64,14 @@ def read_inputs(
     reruns: list[pl.DataFrame] = []
     flags: list[pl.DataFrame] = []
     accounts: list[FileAccount] = []
-    for outcome in judged_files(files, hardware, models, on_file, threads):
+    for outcome in judged_files(files, hardware, models, on_file, threads, keep_points, slice_bytes):
         accounts += outcome.accounts
-        quarantine.append(outcome.quarantine)
-        reruns.append(rerun_columns(outcome.points))
-        flags.append(outcome.points.select(FLAG_COLUMNS))
+        quarantine.append(outcome.rows.quarantine)
+        reruns.append(outcome.rows.told.filter(pl.col("measured_at").is_not_null()).drop(TABLE_COLUMNS))
+        flags.append(outcome.rows.told.select(TABLE_COLUMNS))
         if keep_points:
-            points.append(outcome.points)
-            agentic.append(outcome.agentic)
+            points.append(outcome.rows.points)
+            agentic.append(outcome.rows.agentic)
     replaced = superseded(pl.concat([rerun_columns(empty_frame("serving_points")), *reruns]))
     kept = pl.concat([empty_frame("serving_points"), *points])
     points.clear()
@@ -91,7 +93,7 @@ def read_inputs(
             )
             for account in accounts
         ),
-        slow=slow_tables(pl.concat([empty_frame("serving_points").select(FLAG_COLUMNS), *flags])),
+        slow=slow_tables(pl.concat([empty_frame("serving_points").select(TABLE_COLUMNS), *flags])),
     )
 
 

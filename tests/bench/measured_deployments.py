@@ -39,7 +39,7 @@ class Known:
 def standard_rows(paths: tuple[Path, ...] = STANDARD) -> pl.DataFrame:
     """All rows that can be used, reruns of other versions too; of one version's reruns the last."""
     outcomes = judged_files(find_files(list(paths)), load_hardware(), load_models())
-    points = pl.concat([outcome.points for outcome in outcomes]).with_columns(
+    points = pl.concat([outcome.rows.points for outcome in outcomes]).with_columns(
         backend_version=pl.coalesce("backend_version", pl.col("measured_at").str.slice(0, 7))
     )
     load = [*deployment_columns(), "isl_tokens", "osl_tokens", "prefix_tokens", "concurrency_reported"]

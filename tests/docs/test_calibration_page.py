@@ -14,7 +14,7 @@ from schemas.options import BuildOptions
 from tests.calibration.test_command import SIDECAR, write_load_tests
 from tests.docs.page import ROOT, Command, blocks, commands, lines_of
 from tests.pipelines.builds import build
-from transforms.sources.formats import read_file
+from tests.sources.whole import read_file
 from transforms.sources.rows import InputFile
 
 PAGE = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")

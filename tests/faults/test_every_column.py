@@ -8,8 +8,8 @@ import pytest
 
 from pipelines.lake.query import open_lake
 from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.gathering import FileAccount
 from pipelines.reading.inputs import find_files
-from pipelines.reading.judged_files import FileAccount
 from pipelines.reading.read_inputs import Inputs, read_inputs
 from schemas.options import BuildOptions
 from tests.faults.tries import TRIED

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.reading.sidecars import parse_sidecar
 from schemas.sidecar import Sidecar
-from transforms.sources.formats import read_file
+from tests.sources.whole import read_file
 from transforms.sources.rows import InputFile
 
 #: What no load generator knows.

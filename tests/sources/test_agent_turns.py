@@ -16,7 +16,7 @@ import pytest
 from pipelines.reading.catalogues import load_hardware, load_models
 from tests.sources.judging import judged_runs
 from tests.sources.results import FACTS, input_file, multi_turn_stats
-from transforms.sources.formats import read_file
+from tests.sources.whole import read_file
 from transforms.sources.rows import FileRejectedError
 
 AGENTS = f"{FACTS}agent_run: true\n"

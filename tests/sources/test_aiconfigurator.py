@@ -9,10 +9,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests.sources.whole import read_file
 from tests.transforms.factory import AIC_COLUMNS, aic_row, csv_text, input_file, judged
 from transforms.sources import aiconfigurator
 from transforms.sources.aiconfigurator_columns import AGG_COLUMNS, DISAGG_COLUMNS
-from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, InputFile
 
 #: Columns that came with a release, newest first (AIConfigurator's ColumnsAgg and ColumnsDisagg).
@@ -298,6 +298,6 @@ def test_every_shipped_and_shared_row_is_accepted(shared: Path) -> None:
     from pipelines.reading.inputs import FoundFile, open_file
 
     for path in paths:
-        reading = aiconfigurator.read(open_file(FoundFile(path, path.name)))
+        (reading,) = aiconfigurator.read(open_file(FoundFile(path, path.name)))
         assert reading.rows.filter(pl.col("reason").is_not_null()).is_empty(), path
     assert len(paths) > 8

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from pipelines.reading.catalogues import load_hardware, load_models
+from pipelines.reading.gathering import FileAccount
 from pipelines.reading.inputs import find_files
-from pipelines.reading.judged_files import FileAccount
 from pipelines.reading.read_inputs import read_inputs
 from tests.sources.results import AIPERF_CSV, FACTS, RUN, aiperf_summary, input_file, perf_metrics, row_of
-from transforms.sources.formats import read_file
+from tests.sources.whole import read_file
 from transforms.sources.rows import FileRejectedError
 
 FOLDER = Path("tables", "loadgen", "aiperf", "ai-dynamo+aiperf")

@@ -18,7 +18,7 @@ from tests.sources.results import (
     multi_turn_stats,
     row_of,
 )
-from transforms.sources.formats import read_file
+from tests.sources.whole import read_file
 from transforms.sources.rows import FileRejectedError
 
 CACHED = f"{FACTS}prefix_tokens: 600\n"

@@ -22,8 +22,8 @@ from tests.sources.mutations import ANY, CSV_MUTATIONS, JSON_MUTATIONS, SAME, TE
 from tests.sources.test_aiconfigurator import AGG_ROW, DISAGG_ROW, MTP_TEXT
 from tests.sources.test_inferencex import AGENTIC_ROW, API_ROW, api
 from tests.sources.test_inferencex import DISAGG_ROW as API_DISAGG_ROW
+from tests.sources.whole import read_file
 from tests.transforms.factory import aic_row, csv_text
-from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError, InputFile
 
 INPUTS = int(os.environ.get("AGENT_PARETO_FUZZ", "600"))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources.results import FACTS, GENAI_CSV, RUN, genai_summary, input_file, row_of
-from transforms.sources.formats import read_file
+from tests.sources.whole import read_file
 from transforms.sources.rows import FileRejectedError
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import UserError
 from tests.sources.results import FACTS, RUN, input_file, row_of, rows_of, sidecar
-from transforms.sources.formats import read_file
+from tests.sources.whole import read_file
 from transforms.sources.rows import FileRejectedError
 
 COLUMNS = """\

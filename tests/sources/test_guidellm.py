@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources.results import FACTS, RUN, guidellm_benchmark, guidellm_report, input_file, row_of, rows_of
-from transforms.sources.formats import read_file
+from tests.sources.whole import read_file
 from transforms.sources.rows import FileRejectedError
 
 

@@ -14,7 +14,7 @@ from pipelines.reading.judged_files import judged_files
 from pipelines.reading.read_inputs import Inputs, read_inputs
 from schemas.sidecar import Sidecar
 from tests.sources.judging import judged_rows
-from transforms.sources.formats import read_file
+from tests.sources.whole import read_file
 from transforms.sources.inferencex_facts import kv_format, weight_formats
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
 

@@ -8,17 +8,18 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipelines.reading.gathering import MAX_REASON_CHARACTERS
 from pipelines.reading.inputs import MAX_FILE_BYTES, MAX_SIDECAR_BYTES, find_files, open_file
-from pipelines.reading.judged_files import MAX_REASON_CHARACTERS
 from pipelines.reading.read_inputs import read_inputs
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from tests.sources.results import AIPERF_CSV, input_file
 from tests.sources.test_aiconfigurator import MTP_TEXT, beside
+from tests.sources.whole import read_csv, read_file
 from transforms.sources import generic
-from transforms.sources.formats import read_file
+from transforms.sources.csv_table import MAX_COLUMNS, MAX_LINE_CHARACTERS
 from transforms.sources.json_text import read_json
 from transforms.sources.rows import FileRejectedError
-from transforms.sources.text import MAX_COLUMNS, MAX_LINE_CHARACTERS, listed, read_csv
+from transforms.sources.text import listed
 
 
 def refusal(folder: Path) -> str:
@@ -140,7 +141,7 @@ def test_a_parquet_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generic, "MAX_PARQUET_BYTES", 2**20)
     small = parquet(pl.Series(["x" * 400]).new_from_index(0, 20_000))
     assert len(small) < 10_000
-    with pytest.raises(FileRejectedError, match=r"the table unpacks to [\d,]+ bytes, more than 1,048,576; split it"):
+    with pytest.raises(FileRejectedError, match="the table unpacks to more than 1,048,576 bytes; split it"):
         read_file(input_file(small, GENERIC))
     many = parquet(pl.int_range(0, 200_000, eager=True).cast(pl.String))
     with pytest.raises(FileRejectedError, match="the table unpacks to"):
@@ -189,10 +190,10 @@ def test_a_large_file_beside_a_table_is_not_read(tmp_path: Path, name: str, sent
 
 
 def test_a_reason_is_never_the_file_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> object:
+    def refuse(*_: object) -> object:
         raise FileRejectedError("x" * 10**6)
 
-    monkeypatch.setattr("pipelines.reading.judged_files.read_file", refuse)
+    monkeypatch.setattr("pipelines.reading.gathering.read_file", refuse)
     (tmp_path / "a.csv").write_text("a")
     inputs = read_inputs(find_files([tmp_path]), HardwareCatalogue(()), ModelCatalogue(()))
     assert inputs.accounts[0].rejected_reason == "x" * MAX_REASON_CHARACTERS + "..."

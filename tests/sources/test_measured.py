@@ -27,7 +27,7 @@ from tests.sources.results import (
     sglang_record,
     vllm_record,
 )
-from transforms.sources.formats import read_file
+from tests.sources.whole import read_file
 from transforms.sources.rows import ROW_SCHEMA, FileRejectedError
 
 JSON_FILES: dict[str, Callable[[], dict[str, Any]]] = {

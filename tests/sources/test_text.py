@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sources.whole import read_csv, read_file
 from tests.transforms.factory import aic_row, csv_text, input_file
-from transforms.sources.formats import read_file
 from transforms.sources.rows import FileRejectedError
-from transforms.sources.text import MAX_FIELD_CHARACTERS, header_of, read_csv
+from transforms.sources.text import MAX_FIELD_CHARACTERS, header_of
 
 OWN = {"source_row", "raw", "reason", "detail"}
 IS_PATTERN = re.compile(r"\*|\^.*\$", re.DOTALL).fullmatch

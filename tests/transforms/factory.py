@@ -14,12 +14,12 @@ from schemas.models import ModelSpec
 from schemas.options import MappingOptions, RooflinePreset
 from schemas.scenarios import Scenario
 from tests.sources.judging import judged_rows
+from tests.sources.whole import read_file
 from transforms.agent_points.carry import Setting, carry_points, carry_prepared
 from transforms.agent_points.prepare import prepare_points
 from transforms.frontier import mark_frontiers
 from transforms.operating_points.points import operating_points
 from transforms.serving_points.judge import new_points
-from transforms.sources.formats import read_file
 from transforms.sources.rows import InputFile
 from transforms.synthesis.points import synthesize_points
 

@@ -47,11 +47,16 @@ def new_points(points: pl.DataFrame, seen: set[str]) -> pl.DataFrame:
 
     Adds their ids to ``seen``.
     """
+    return points.filter(are_new(points["point_id"], seen))
+
+
+def are_new(point_ids: pl.Series, seen: set[str]) -> pl.Series:
+    """Which of the ids are neither among those ``seen`` nor repeats; adds them to ``seen``."""
     fresh = []
-    for point_id in points["point_id"]:
+    for point_id in point_ids:
         fresh.append(point_id not in seen)
         seen.add(point_id)
-    return points.filter(pl.Series(fresh, dtype=pl.Boolean))
+    return pl.Series(fresh, dtype=pl.Boolean)
 
 
 def resolve_names(rows: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue) -> pl.DataFrame:

@@ -22,13 +22,9 @@ _STATED: Final = "kv_dtype"
 
 
 def rerun_columns(points: pl.DataFrame) -> pl.DataFrame:
-    """What superseding needs of dated points: ``point_id``, ``source_file``, ``rerun_of`` and their order.
-
-    Undated points cannot be put in an order and are left out: they supersede nothing and stay.
-    """
-    dated = points.filter(pl.col("measured_at").is_not_null())
+    """What superseding needs of points: ``point_id``, ``source_file``, ``rerun_of`` and their order."""
     stated = pl.when(pl.col("kv_dtype_source") == "reported").then(_STATED)
-    return dated.select(
+    return points.select(
         "point_id",
         "source_file",
         "measured_at",
@@ -41,8 +37,10 @@ def rerun_columns(points: pl.DataFrame) -> pl.DataFrame:
 def superseded(reruns: pl.DataFrame) -> pl.DataFrame:
     """The rows of ``rerun_columns`` that a later run replaces, with the file that does: ``replaced_by``.
 
+    Undated points cannot be put in an order: they supersede nothing and stay.
     Of one moment the means go before the medians; what then still differs is kept, as nothing says which is right.
     """
+    reruns = reruns.filter(pl.col("measured_at").is_not_null())
     latest = pl.col("measured_at") == pl.col("measured_at").max().over("rerun_of")
     means = (latest & pl.col("is_mean")).any().over("rerun_of")
     goes = ~latest | (means & ~pl.col("is_mean"))

@@ -5,7 +5,7 @@ output tokens: agg ``tokens/s = seq/s * (osl - 1)``, disagg ``tokens/s = seq/s *
 taken from ``tokens/s/gpu`` or ``tokens/s``, because ``seq/s`` is rounded to three decimals.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import polars as pl
@@ -13,8 +13,9 @@ import polars as pl
 from transforms.serving_points.rules import Rule, flag_rows, rounding_error
 from transforms.sources.aiconfigurator_columns import ATTENTION, KV, WEIGHTS, is_disaggregated, release
 from transforms.sources.aiconfigurator_drafts import Drafts, add_drafts, drafts_beside
-from transforms.sources.rows import FileRejectedError, InputFile, Reading, as_rows
-from transforms.sources.text import header_of, read_csv
+from transforms.sources.csv_table import open_csv
+from transforms.sources.rows import SLICE_BYTES, FileRejectedError, InputFile, Reading, as_rows
+from transforms.sources.text import header_of
 
 NAME: Final = "aiconfigurator"
 GIB: Final = 2.0**30
@@ -27,6 +28,21 @@ _OWN_NAMES: Final = {
     "tokens_per_s_per_user": "tokens/s/user", "output_tokens_per_s_per_gpu": "tokens/s/gpu",
     "requests_per_s": "tokens/s",
 }  # fmt: skip
+_POOLS: Final = {"(p)": "prefill", "(d)": "decode"}
+#: Columns that every table of a mode has: numbers and texts.
+_AGG_NUMBERS: Final = (
+    "isl", "osl", "concurrency", "bs", "ttft", "tpot", "tokens/s", "tokens/s/gpu", "tokens/s/user",
+    "num_total_gpus", "tp", "pp", "dp", "moe_tp", "moe_ep",
+)  # fmt: skip
+_AGG_TEXTS: Final = ("model", "system", "backend", "gemm", "moe", "kvcache", "fmha")
+_DISAGG_NUMBERS: Final = (
+    "isl", "osl", "concurrency", "ttft", "tpot", "tokens/s", "tokens/s/gpu", "tokens/s/user", "num_total_gpus",
+    *(f"{pool}{name}" for pool in _POOLS for name in ("tp", "pp", "dp", "moe_tp", "moe_ep", "workers", "bs")),
+)  # fmt: skip
+_DISAGG_TEXTS: Final = (
+    "model",
+    *(f"{pool}{name}" for pool in _POOLS for name in ("gemm", "moe", "kvcache", "fmha", "system", "backend")),
+)
 _DRAFTS: Final = ("nextn", "nextn_accepted")
 #: Up to here ``tokens/s/gpu`` says what ``tokens/s`` says, and rows that tie in it must tie here.
 TIE_TOLERANCE: Final = 1e-5
@@ -38,26 +54,32 @@ def recognises(file: InputFile) -> bool:
     return {"ttft", "tpot", "tokens/s/user", "num_total_gpus", "isl", "osl"} <= header
 
 
-def read(file: InputFile) -> Reading:
-    """The rows of the file. Raises ``FileRejectedError`` for tables of another kind and unknown columns."""
-    raw = read_csv(file.content)
-    columns = set(raw.columns) - {"source_row", "raw", "reason", "detail"}
+def read(file: InputFile, slice_bytes: int = SLICE_BYTES) -> Iterator[Reading]:
+    """The rows of the file, a slice at a time.
+
+    Raises ``FileRejectedError`` for tables of another kind, and for unknown and missing columns.
+    """
+    table = open_csv(file.content)
+    columns = set(table.header)
     disagg = is_disaggregated(columns)
+    _check_columns(columns, (*_DISAGG_NUMBERS, *_DISAGG_TEXTS) if disagg else (*_AGG_NUMBERS, *_AGG_TEXTS))
     drafts = drafts_beside(file.beside)
-    rows = _disagg_rows(raw, drafts) if disagg else _agg_rows(raw, drafts)
-    return Reading(NAME, "AIConfigurator", release(columns, disagg), as_rows(rows), columns=_OWN_NAMES)
+    for raw in table.slices(slice_bytes):
+        rows = _disagg_rows(raw, drafts) if disagg else _agg_rows(raw, drafts)
+        yield Reading(NAME, "AIConfigurator", release(columns, disagg), as_rows(rows), columns=_OWN_NAMES)
+
+
+def _check_columns(present: Collection[str], needed: Collection[str]) -> None:
+    missing = [name for name in needed if name not in present]
+    if missing:
+        raise FileRejectedError(f"the column {missing[0]!r} of an AIConfigurator table is missing")
 
 
 def _agg_rows(raw: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:
-    numbers = (
-        "isl", "osl", "concurrency", "bs", "ttft", "tpot", "tokens/s", "tokens/s/gpu", "tokens/s/user",
-        "num_total_gpus", "tp", "pp", "dp", "moe_tp", "moe_ep",
-    )  # fmt: skip
     optional = {"prefix": 0.0, "cp": 1.0, "encoder_latency": 0.0}
     stated = ("request_latency", "memory", "ctx_tokens", "seq/s", *_DRAFTS)
-    frame = add_drafts(_with_numbers(raw, numbers, optional, stated), drafts)
-    texts = ("model", "system", "backend", "gemm", "moe", "kvcache", "fmha")
-    frame = _with_texts(frame, texts)
+    frame = add_drafts(_with_numbers(raw, _AGG_NUMBERS, optional, stated), drafts)
+    frame = _with_texts(frame, _AGG_TEXTS)
     frame = flag_rows(frame, [*_dtype_rules({"gemm": WEIGHTS, "moe": WEIGHTS, "kvcache": KV, "fmha": ATTENTION}),
                               _encoder_rule(disagg=False)])  # fmt: skip
     return frame.with_columns(
@@ -79,23 +101,17 @@ def _agg_rows(raw: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:
 
 
 def _disagg_rows(raw: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:
-    pools = {"(p)": "prefill", "(d)": "decode"}
-    numbers = ("isl", "osl", "concurrency", "ttft", "tpot", "tokens/s", "tokens/s/gpu", "tokens/s/user",
-               "num_total_gpus")  # fmt: skip
-    shape = ("tp", "pp", "dp", "moe_tp", "moe_ep", "workers", "bs")
-    pooled = tuple(f"{pool}{name}" for pool in pools for name in shape)
     optional = {"prefix": 0.0, "(p)cp": 1.0, "(d)cp": 1.0, "encoder_latency": 0.0, "(e)workers": 0.0}
     stated = ("request_latency", "(p)memory", "(d)memory", "seq/s", *_DRAFTS)
-    frame = add_drafts(_with_numbers(raw, (*numbers, *pooled), optional, stated), drafts)
-    texts = ("gemm", "moe", "kvcache", "fmha", "system", "backend")
-    frame = _with_texts(frame, ("model", *(f"{pool}{name}" for pool in pools for name in texts)))
+    frame = add_drafts(_with_numbers(raw, _DISAGG_NUMBERS, optional, stated), drafts)
+    frame = _with_texts(frame, _DISAGG_TEXTS)
     if "backend" not in frame.columns:
         frame = frame.with_columns(backend="(d)backend")
     vocabularies = {"gemm": WEIGHTS, "moe": WEIGHTS, "kvcache": KV, "fmha": ATTENTION}
     frame = flag_rows(
         frame,
         [
-            *_dtype_rules({f"{pool}{name}": words for pool in pools for name, words in vocabularies.items()}),
+            *_dtype_rules({f"{pool}{name}": words for pool in _POOLS for name, words in vocabularies.items()}),
             _encoder_rule(disagg=True),
             *(_same_in_both_pools(name) for name in ("gemm", "moe", "kvcache", "backend")),
             # `backend=auto` writes it again, at the end of the row
@@ -105,9 +121,9 @@ def _disagg_rows(raw: pl.DataFrame, drafts: Drafts | None) -> pl.DataFrame:
     )  # fmt: skip
     return frame.with_columns(
         **_shared_columns(tokens_per_request=pl.col("osl")),
-        **{f"{word}_{name}": pl.col(f"{pool}{name}") for pool, word in pools.items()
+        **{f"{word}_{name}": pl.col(f"{pool}{name}") for pool, word in _POOLS.items()
            for name in ("workers", "tp", "pp", "dp", "cp", "moe_tp", "moe_ep")},
-        **{f"{word}_batch": pl.col(f"{pool}bs") for pool, word in pools.items()},
+        **{f"{word}_batch": pl.col(f"{pool}bs") for pool, word in _POOLS.items()},
         serving_mode=pl.lit("disagg"),
         hardware_name=pl.when(pl.col("(p)system") == pl.col("(d)system"))
         .then("(p)system")
@@ -181,9 +197,6 @@ def _with_numbers(
 ) -> pl.DataFrame:
     """Text to numbers. A required cell that is empty or no number flags its row; so does a filled
     optional one that is none. An absent optional column has the value that the releases before it meant."""
-    missing = [name for name in required if name not in raw.columns]
-    if missing:
-        raise FileRejectedError(f"the column {missing[0]!r} of an AIConfigurator table is missing")
     present = [name for name in (*required, *optional, *stated) if name in raw.columns]
     rules = [
         *(Rule("missing_value", pl.col(name).is_null(), pl.lit(f"{name} is empty")) for name in required),
@@ -207,9 +220,6 @@ def _with_numbers(
 
 
 def _with_texts(frame: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
-    missing = [name for name in names if name not in frame.columns]
-    if missing:
-        raise FileRejectedError(f"the column {missing[0]!r} of an AIConfigurator table is missing")
     return flag_rows(
         frame, [Rule("missing_value", pl.col(name).is_null(), pl.lit(f"{name} is empty")) for name in names]
     )

@@ -1,6 +1,6 @@
 """The formats that can be read, and which one a file is in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,29 +19,40 @@ from transforms.sources import (
     vllm,
     vllm_multi_turn,
 )
-from transforms.sources.json_text import looks_like_json, read_json
-from transforms.sources.rows import FileRejectedError, InputFile, Reading
+from transforms.sources.json_text import let_go_of_last, looks_like_json, read_json
+from transforms.sources.rows import SLICE_BYTES, FileRejectedError, InputFile, Reading
 from transforms.sources.settings import add_said_setting
 from transforms.sources.text import decode_text
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format: ``recognises`` looks at the content alone, ``read`` raises ``FileRejectedError``."""
+    """A format: ``recognises`` looks at the content alone, ``read`` raises ``FileRejectedError``.
+
+    ``read`` gives slices of a table, made of so many bytes of it; a report of some runs is one.
+    """
 
     name: str
     recognises: Callable[[InputFile], bool]
-    read: Callable[[InputFile], Reading]
+    read: Callable[[InputFile, int], Iterator[Reading]]
+
+
+def _at_once(read: Callable[[InputFile], Reading]) -> Callable[[InputFile, int], Iterator[Reading]]:
+    return lambda file, slice_bytes: iter((read(file),))
 
 
 #: Formats whose rows name their whole configuration: what `run` names there is the same deployment, run again.
 _OF_RECIPES: Final = ("aiconfigurator", "inferencex")
 #: In the order in which they are asked: the user's own word first; SGLang's records have vLLM's keys too.
-_MODULES: Final = (
-    generic, aiconfigurator, inferencex, sglang, vllm, vllm_multi_turn, turn_log, aiperf, genai_perf, guidellm,
-    guidellm_csv, inference_perf, llm_d,
+_TABLES: Final = (generic, aiconfigurator)
+_REPORTS: Final = (
+    inferencex, sglang, vllm, vllm_multi_turn, turn_log, aiperf, genai_perf, guidellm, guidellm_csv, inference_perf,
+    llm_d,
 )  # fmt: skip
-FORMATS: Final = tuple(Format(module.NAME, module.recognises, module.read) for module in _MODULES)
+FORMATS: Final = (
+    *(Format(module.NAME, module.recognises, module.read) for module in _TABLES),
+    *(Format(module.NAME, module.recognises, _at_once(module.read)) for module in _REPORTS),
+)
 
 
 def holds_results(content: bytes) -> bool:
@@ -50,15 +61,28 @@ def holds_results(content: bytes) -> bool:
     return any(format_.recognises(file) for format_ in FORMATS if format_.name != generic.NAME)
 
 
-def read_file(file: InputFile) -> Reading:
-    """The file's rows, by the first format that recognises it. Raises ``FileRejectedError``."""
-    if not file.content.strip():
+def read_file(file: InputFile, slice_bytes: int = SLICE_BYTES) -> Iterator[Reading]:
+    """The file's rows in slices, one at least, by the first format that recognises it.
+
+    Raises ``FileRejectedError``, in any slice: then those before it are not to be used.
+    """
+    try:
+        format_ = _format_of(file)
+        for reading in format_.read(file, slice_bytes):
+            _check_said_of_runs(file, reading)
+            rows = add_said_setting(reading.rows, file.sidecar, format_.name not in _OF_RECIPES)
+            yield replace(reading, rows=rows)
+    finally:
+        let_go_of_last()
+
+
+def _format_of(file: InputFile) -> Format:
+    """The first format that recognises the file. Raises ``FileRejectedError`` where none does."""
+    if not file.content or file.content.isspace():
         raise FileRejectedError("the file is empty")
     for format_ in FORMATS:
         if format_.recognises(file):
-            reading = format_.read(file)
-            _check_said_of_runs(file, reading)
-            return replace(reading, rows=add_said_setting(reading.rows, file.sidecar, format_.name not in _OF_RECIPES))
+            return format_
     if generic.is_parquet(file.content):
         raise FileRejectedError("a Parquet file: say in source.yaml beside it what its columns are (`format: generic`)")
     if looks_like_json(file.content):

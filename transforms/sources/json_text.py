@@ -84,6 +84,11 @@ class _Last(threading.local):
 _LAST = _Last()
 
 
+def let_go_of_last() -> None:
+    """Frees what the thread keeps of the file that it read last."""
+    _LAST.content, _LAST.outcome = None, ""
+
+
 def _read(content: bytes) -> JsonFile | str:
     """The file, or why it is rejected."""
     if _LAST.content is not content:

@@ -46,6 +46,8 @@ ROW_SCHEMA: Final[dict[str, pl.DataType]] = {
     "detail": pl.String(),
     "raw": pl.String(),
 }
+#: Bytes of a large table that are taken apart and judged at a time; its columns and JSON take some ten times as many.
+SLICE_BYTES: Final = 4 * 2**20
 #: No count of GPUs, workers or drafts is larger.
 LARGEST_COUNT: Final = 1_000_000
 #: No KV cache holds more tokens.
@@ -82,7 +84,7 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one file says: one row of ``ROW_SCHEMA`` for each data row, flagged ones included.
+    """What one file says, or a slice of it: one row of ``ROW_SCHEMA`` for each data row, flagged ones included.
 
     ``agentic`` are its measured agent runs, of the shape of ``agentic.py``; they are in no other row.
     ``columns`` are the file's own names of fields, where they are known.
@@ -97,7 +99,7 @@ class Reading:
 
     @property
     def rows_read(self) -> int:
-        """Data rows of the file."""
+        """Data rows of the slice."""
         return self.rows.height + (0 if self.agentic is None else self.agentic.height)
 
 

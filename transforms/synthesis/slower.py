@@ -18,6 +18,8 @@ SEVERAL_TIMES: Final = 2.5
 #: Rows whose lengths agree to so many digits are priced together, at the rounded lengths.
 LENGTH_DIGITS: Final = 2
 _TABLE: Final = ("hardware", "model", "source")
+#: What ``slow_tables`` needs of points.
+TABLE_COLUMNS: Final = (*_TABLE, "slower_than_roofline")
 
 
 @dataclass(frozen=True)

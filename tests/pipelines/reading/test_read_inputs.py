@@ -44,6 +44,6 @@ def test_a_fault_of_the_program_in_one_file_ends_the_reading(folder: Path, monke
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr("pipelines.reading.judged_files.judge_rows", broken)
+    monkeypatch.setattr("pipelines.reading.gathering.judge_rows", broken)
     with pytest.raises(ZeroDivisionError, match="a fault"):
         read(folder, [])
