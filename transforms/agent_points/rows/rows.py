@@ -6,7 +6,7 @@ small frames would cost more in planning than in arithmetic.
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -73,7 +73,7 @@ class Rows:
         """All rows of the frame, or those at these places, in their order."""
         self._source, self._configurations = _Source(frame, places), configurations
         self._figures: dict[str, Number | _Taken] = dict(figures or {})
-        self._arrays: MutableMapping[str, npt.NDArray[Any]] = _Columns(self._column)
+        self._arrays: MutableMapping[str, npt.NDArray[Any]] = _Columns(partial(_column, self._source, configurations))
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -134,11 +134,6 @@ class Rows:
         # columns in one order, whichever figures are numbers
         return self.frame[kept].hstack(arrays).with_columns(numbers)[[*kept, *self._figures]]
 
-    def _column(self, name: str) -> npt.NDArray[Any]:
-        if self._configurations is not None and name not in self._source.frame.columns:
-            return np.asarray(self._configurations.to_rows(self._configurations.rows[name]))
-        return self._source.array(name)
-
     def _like(self, figures: Mapping[str, Any], arrays: MutableMapping[str, npt.NDArray[Any]]) -> "Rows":
         same = Rows(self._source.frame, figures, configurations=self._configurations)
         same._source = self._source
@@ -191,6 +186,13 @@ class _Source:
 
     def places_of(self, which: Indices) -> Indices:
         return which if self._places is None else self._places[which]
+
+
+def _column(source: _Source, configurations: Configurations | None, name: str) -> npt.NDArray[Any]:
+    """A column of the rows, or else of their configurations. Knows no ``Rows``: these are freed as soon as unused."""
+    if configurations is not None and name not in source.frame.columns:
+        return np.asarray(configurations.to_rows(configurations.rows[name]))
+    return source.array(name)
 
 
 class _Taken:
