@@ -84,12 +84,14 @@ class Gathering:
     models: ModelCatalogue
     keep_points: bool
     slice_bytes: int
+    _files: list[str] = field(default_factory=list)
     _waiting: list[_Slice] = field(default_factory=list)
     _judged: list[JudgedRows] = field(default_factory=list)
 
     def add(self, found: FoundFile) -> FileAccount:
         """Reads the file; gives the account of its rows as far as it is known, or why it is rejected."""
         account = FileAccount(found.shown, "", None, None, None)
+        self._files.append(found.shown)
         try:
             file = open_file(found)
             account = replace(account, sha256=file.sha256)
@@ -114,14 +116,16 @@ class Gathering:
         return account
 
     def finish(self) -> JudgedRows:
-        """All rows of the files that were not rejected."""
+        """All rows of the files that were not rejected, in the order of the files."""
         self._judge()
         each = self._judged
+        bad = pl.concat(rows.quarantine for rows in each)
+        in_order = pl.col("source_file").cast(pl.Enum(list(dict.fromkeys(self._files))))
         return JudgedRows(
             pl.concat(rows.told for rows in each),
             pl.concat(rows.points for rows in each),
             pl.concat(rows.agentic for rows in each),
-            pl.concat(rows.quarantine for rows in each),
+            bad.sort(in_order, "source_row", maintain_order=True),
         )
 
     def _judge(self) -> None:

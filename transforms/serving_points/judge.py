@@ -33,8 +33,9 @@ def judge_rows(
     have the columns of the table ``serving_points``; a point that stands twice in the files is still there twice.
     """
     resolved = _fill_formats(resolve_names(rows, hardware, models), models)
-    judged = flag_rows(resolved, row_rules())
+    judged = flag_rows(resolved, row_rules()).with_row_index("_row")
     judged = flag_kv_tokens(flag_above_peak(judged, hardware, models), hardware, models)
+    judged = judged if judged["_row"].is_sorted() else judged.sort("_row")  # they come by GPU and model
     bad = judged.filter(pl.col("reason").is_not_null()).select(_QUARANTINE)
     completed = flag_rows(_complete(judged.filter(pl.col("reason").is_null()), models), schema_rules("serving_points"))
     refused = completed.filter(pl.col("reason").is_not_null()).select(_QUARANTINE)
