@@ -5,16 +5,17 @@ prompt, found by the server), ``history_tokens`` (of the prompt, known from the 
 (true or false). Times are seconds of one clock. The file is one run on one deployment, which ``source.yaml`` names.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from schemas.sentences import show
 from schemas.suggest import did_you_mean
 from transforms.sources.agent_turns import TURN_SCHEMA, agent_run_reading, turns_frame
+from transforms.sources.csv_table import ADDED, open_csv
 from transforms.sources.json_text import first_record, looks_like_json, read_json
 from transforms.sources.record import to_number
 from transforms.sources.rows import FileRejectedError, InputFile, Reading
-from transforms.sources.text import header_of, read_csv
+from transforms.sources.text import header_of
 
 NAME: Final = "turn-log"
 
@@ -33,20 +34,20 @@ def recognises(file: InputFile) -> bool:
 
 def read(file: InputFile) -> Reading:
     """The one run. Raises ``FileRejectedError``."""
-    rows = list(_json_rows(file) if looks_like_json(file.content) else _csv_rows(file))
+    rows = _json_rows(file) if looks_like_json(file.content) else _csv_rows(file)
     turns = [_turn(row, number) for number, row in enumerate(rows, 1)]
     return agent_run_reading(turns_frame(turns), NAME, "log of turns", file.sidecar)
 
 
-def _csv_rows(file: InputFile) -> Iterable[Mapping[str, object]]:
-    table = read_csv(file.content)
-    wrong = table["detail"].drop_nulls()
-    if len(wrong):
-        raise FileRejectedError(wrong[0])
-    return table.drop("source_row", "raw", "reason", "detail").iter_rows(named=True)
+def _csv_rows(file: InputFile) -> Iterator[Mapping[str, object]]:
+    for table in open_csv(file.content).slices():
+        wrong = table["detail"].drop_nulls()
+        if len(wrong):
+            raise FileRejectedError(wrong[0])
+        yield from table.drop(ADDED).iter_rows(named=True)
 
 
-def _json_rows(file: InputFile) -> Iterable[Mapping[str, object]]:
+def _json_rows(file: InputFile) -> Iterator[Mapping[str, object]]:
     for number, document in enumerate(read_json(file.content).documents, 1):
         if not isinstance(document.value, Mapping):
             raise FileRejectedError(document.fault or f"turn {number} is no JSON object")
