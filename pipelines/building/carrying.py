@@ -22,7 +22,7 @@ from schemas.tables import TABLES
 from transforms.agent_points.carry import Setting, carry_prepared
 from transforms.agent_points.memory.idle_kv import scenario_under
 from transforms.agent_points.mixing import mix_components
-from transforms.agent_points.prepare import PreparedPoints, prepare_points
+from transforms.agent_points.prepare import PreparedPoints, has_measured_rows, prepare_points
 from transforms.agent_points.routing import by_replicas
 from transforms.frontier import mark_frontiers
 from transforms.operating_points.points import operating_points
@@ -100,7 +100,8 @@ def carry_partition(
 ) -> Iterator[Carried]:
     """The partition at each scenario."""
     spec = models.get(partition.model)
-    prepared = prepare_points(partition.points, spec, hardware, engine_library(engines, hardware, models))
+    library = engine_library(engines, hardware, models) if has_measured_rows(partition.points) else None
+    prepared = prepare_points(partition.points, spec, hardware, library)
     for scenario in scenarios:
         yield _carry_to(Setting(scenario_under(scenario, options), spec, hardware, options), prepared)
 

@@ -115,6 +115,11 @@ class PreparedPoints:
     lookups: Lookups
 
 
+def has_measured_rows(points: pl.DataFrame) -> bool:
+    """Whether any row is a load generator's, which engines carry; AIConfigurator's and rooflines need none."""
+    return not points["source"].is_in(["aiconfigurator", "roofline"]).all()
+
+
 def prepare_points(
     points: pl.DataFrame, spec: ModelSpec, hardware: HardwareCatalogue, engines: Engines | None = None
 ) -> PreparedPoints:
@@ -123,14 +128,15 @@ def prepare_points(
     Measured rows are carried by their ``engines``; without any, by the plain ratio of the roofline.
     """
     loads = points.with_columns(unmeasured_load=pl.lit(None, pl.String))
-    if engines is not None:
+    measured = has_measured_rows(points)
+    if engines is not None and measured:
         loads = add_unmeasured_loads(points, spec, engines)
     numbered = number_configurations(loads.rename(ROW_FIGURES).rechunk()).with_columns(
         roofline_preset(),
         # a configuration has one memory: the least that its servers state
         pl.col("kv_tokens").min().over(CONFIGURATION_ID),
         _batch_range=batch_range_number(),
-        lockstep=is_lockstep(),
+        lockstep=is_lockstep() if measured else pl.lit(False),
     )
     order = curve_order(numbered)
     number = numbered[CONFIGURATION_ID].to_numpy().astype(np.intp) - 1
