@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import polars as pl
 from pydantic import BaseModel, RootModel, ValidationError
 
-from pipelines.building.calibrating import ENGINES_FILE
+from pipelines.building.build_inputs import ENGINES_FILE
 from pipelines.lake.names import slug_in_lake
 from pipelines.lake.parts import read_file
 from pipelines.lake.reader import Release, current_release

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from pipelines.building.calibrating import engine_library
+from pipelines.building.build_inputs import engine_library
 from pipelines.building.incremental import Key, PartitionRecord
 from pipelines.building.star import put_aside
 from pipelines.lake.durable import disk_failures_explained
@@ -16,7 +16,7 @@ from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.engines import EnginesFile
 from schemas.errors import UserError
 from schemas.frames import conform, in_columns_of
-from schemas.options import MappingOptions, RooflinePreset
+from schemas.options import MappingOptions
 from schemas.scenarios import Scenario
 from schemas.tables import TABLES
 from transforms.agent_points.carry import Setting, carry_prepared
@@ -26,7 +26,6 @@ from transforms.agent_points.prepare import PreparedPoints, has_measured_rows, p
 from transforms.agent_points.routing import by_replicas
 from transforms.frontier import mark_frontiers
 from transforms.operating_points.points import operating_points
-from transforms.synthesis.points import synthesize_points
 
 CARRYING = "Carrying points to agents"
 #: Agent points that are validated and written together.
@@ -70,16 +69,6 @@ class Workplace:
     scenarios: tuple[Scenario, ...]
     options: MappingOptions
     engines: EnginesFile
-
-
-def synthesize_missing(
-    points: pl.DataFrame, hardware: HardwareCatalogue, models: ModelCatalogue, preset: RooflinePreset
-) -> pl.DataFrame:
-    """Roofline points of each GPU and model of the catalogues that no table covers."""
-    covered = set(points.select("decode_hardware", "model").unique().iter_rows())
-    covered |= set(points.select("prefill_hardware", "model").unique().iter_rows())
-    missing = [(gpu, spec) for spec in models for gpu in hardware if (gpu.slug, spec.slug) not in covered]
-    return conform(synthesize_points(missing, hardware, preset), "serving_points")
 
 
 def split_partitions(points: pl.DataFrame) -> list[Partition]:

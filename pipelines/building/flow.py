@@ -10,7 +10,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from pipelines.building import stages
+from pipelines.building import build_inputs, stages
 from pipelines.building.carrying import Job, Workplace, compute
 from pipelines.building.held_lake import HeldLake
 from pipelines.building.incremental import PartitionRecord, Previous
@@ -62,18 +62,18 @@ def build_lake(options: BuildOptions, run: RunOptions, lake: HeldLake) -> BuildR
 
 
 @task(name="read tables", cache_policy=NO_CACHE)
-def read_tables(lake: HeldLake) -> stages.Prepared | None:
+def read_tables(lake: HeldLake) -> build_inputs.Prepared | None:
     """Input files to serving points, quarantine and accounts; None where nothing has changed."""
     return lake.prepared()
 
 
 @task(name="divide work", cache_policy=NO_CACHE)
 def divide(
-    prepared: stages.Prepared, previous: Previous | None, release: ReleaseWriter
+    prepared: build_inputs.Prepared, previous: Previous | None, release: ReleaseWriter
 ) -> tuple[stages.Division, int, int]:
     """Shared rows, roofline points where no table covers, and how many of each; unchanged partitions into the release,
     the others as jobs."""
-    points = stages.synthesize(prepared)
+    points = build_inputs.synthesize(prepared)
     partitions = stages.plan_partitions(points)
     shared = points["shared_from"].count()
     synthesized = points.height - prepared.inputs.serving_points.height - shared
@@ -94,7 +94,7 @@ def carry(jobs: list[Job], place: Workplace) -> list[PartitionRecord]:
 
 
 @task(name="publish release", cache_policy=NO_CACHE)
-def publish(prepared: stages.Prepared, release: ReleaseWriter, records: list[PartitionRecord]) -> str:
+def publish(prepared: build_inputs.Prepared, release: ReleaseWriter, records: list[PartitionRecord]) -> str:
     """Everything that was written becomes the newest release, in one step."""
     return stages.publish(prepared, release, records)
 

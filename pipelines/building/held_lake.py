@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pipelines.building import stages
+from pipelines.building import build_inputs
 from pipelines.building.builder_lock import BuilderLock, hold_lake
 from pipelines.building.incremental import Previous, load_previous
 from pipelines.progress import progress
@@ -25,16 +25,16 @@ class HeldLake:
         self.previous = previous
         self._options = options
         self.threads = threads
-        self._prepared: stages.Prepared | None = None
+        self._prepared: build_inputs.Prepared | None = None
         self._read = False
 
     def __reduce__(self) -> tuple[type[object], tuple[()]]:
         return object, ()
 
-    def prepared(self) -> stages.Prepared | None:
+    def prepared(self) -> build_inputs.Prepared | None:
         """What the build is made from, read at the first call; None where nothing has changed since the release."""
         if not self._read:
-            self._prepared = stages.prepare_if_changed(self._options, self.previous, self.threads)
+            self._prepared = build_inputs.prepare_if_changed(self._options, self.previous, self.threads)
             self._read = True
         return self._prepared
 

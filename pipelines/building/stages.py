@@ -1,26 +1,23 @@
-"""The stages of a build, each a plain function: find, read, synthesize, divide, publish. No Prefect here.
+"""The stages of a build after its inputs are read, each a plain function: divide, publish. No Prefect here.
 
-What stands between, carrying the points, is ``carrying.py``.
+What comes before is ``build_inputs.py``; what stands between, carrying the points, is ``carrying.py``.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
 
 import polars as pl
 
-from pipelines.building.calibrating import ENGINES_FILE, calibrate_points, engine_library
+from pipelines.building.build_inputs import ENGINES_FILE, Prepared
 from pipelines.building.carrying import (
     CARRYING,
     Job,
     Partition,
     Workplace,
     split_partitions,
-    synthesize_missing,
 )
 from pipelines.building.catalogue_tables import hardware_table, models_table, prices_table, scenarios_table
 from pipelines.building.incremental import (
@@ -29,95 +26,21 @@ from pipelines.building.incremental import (
     PartitionHasher,
     PartitionRecord,
     Previous,
-    fingerprint,
-    seen_files,
 )
 from pipelines.building.star import COLUMNS_OF, STORED, put_aside_again, write_dimensions, write_facts
 from pipelines.lake.durable import disk_failures_explained
 from pipelines.lake.parts import DamagedPartError, link_part, write_parts
 from pipelines.lake.release import ReleaseWriter
-from pipelines.live.asking import ask_aiconfigurator
 from pipelines.progress import progress
-from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models, load_prices, load_scenarios
-from pipelines.reading.engines import load_engines
 from pipelines.reading.evaluations import load_evaluation
-from pipelines.reading.faults import faults_in_words
-from pipelines.reading.folders import PassedOver
-from pipelines.reading.inputs import FoundFile, search, with_distinct_names
-from pipelines.reading.read_inputs import READING, Inputs, read_inputs
-from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from schemas.dictionary import column_comments, dictionary_table, render_dictionary
-from schemas.engines import NO_ENGINES, EnginesFile
-from schemas.errors import UserError
 from schemas.frames import empty_frame
-from schemas.options import BuildOptions
-from schemas.prices import Price, with_prices
-from schemas.scenarios import Scenario
 from schemas.tables import SCHEMA_VERSION, TABLES
 from transforms.configurations import in_curve_order
-from transforms.serving_points.sharing import share_rows
 
 PARTITIONED = ("serving_points", "agent_points", "agent_frontier", "operating_points", "mix_components")
 #: Files that are linked or copied at a time: a file system answers several as fast as one.
 LINKING_THREADS = 8
-
-
-@dataclass(frozen=True)
-class BuildSources:
-    """What a build is made from: the catalogues, and the files, which are not parsed yet."""
-
-    options: BuildOptions
-    hardware: HardwareCatalogue
-    models: ModelCatalogue
-    scenarios: tuple[Scenario, ...]
-    files: tuple[FoundFile, ...]
-    prices: tuple[Price, ...] = ()
-    passed_over: tuple[PassedOver, ...] = ()
-    engines: EnginesFile = NO_ENGINES
-
-    @cached_property
-    def seen(self) -> dict[str, tuple[Any, ...]]:
-        """Hashes of the files. Reads them."""
-        return seen_files(self.files)
-
-    @property
-    def inputs_sha256(self) -> str:
-        """A hash of all of it."""
-        return fingerprint(
-            self.seen, self.hardware, self.models, self.scenarios, self.options, self.prices, self.engines
-        )
-
-
-class Prepared:
-    """All that a build needs from files, read and judged."""
-
-    def __init__(
-        self,
-        options: BuildOptions,
-        hardware: HardwareCatalogue,
-        models: ModelCatalogue,
-        scenarios: Sequence[Scenario],
-        inputs: Inputs,
-        prices: Sequence[Price] = (),
-        engines: EnginesFile = NO_ENGINES,
-    ) -> None:
-        self.options = options
-        self.hardware = hardware
-        self.models = models
-        self.scenarios = tuple(scenarios)
-        self.inputs = inputs
-        self.prices = tuple(prices)
-        self.engines = engines
-        self.inputs_sha256: str | None = None
-
-    def let_go_of_points(self) -> None:
-        """Keeps one serving point of each GPU and model, for the summary: a large collection of them takes gigabytes.
-
-        Whoever computes reads them from the release.
-        """
-        points = self.inputs.serving_points
-        one_of_each = points.filter(pl.struct("hardware", "model").is_first_distinct()).rechunk()
-        self.inputs = replace(self.inputs, serving_points=one_of_each)
 
 
 @dataclass(frozen=True)
@@ -127,98 +50,6 @@ class Division:
     records: list[PartitionRecord]
     jobs: list[Job]
     damaged: int
-
-
-def find(options: BuildOptions) -> BuildSources:
-    """The catalogues and the files that the options name. Raises ``UserError`` for what is not there or wrong."""
-    if options.evaluation is not None:
-        load_evaluation(options.evaluation)  # a wrong file is said before the work begins
-    hardware, models = load_hardware(options.hardware), load_models(options.models)
-    prices = load_prices(options.prices, hardware)
-    scenarios = load_scenarios(options.scenarios)
-    for scenario in scenarios:
-        if scenario.mix is not None and options.over_capacity == "thrash":
-            raise UserError(
-                f"{scenario.slug} is a mix, whose sessions can only wait: build it without --over-capacity."
-            )
-    here = search((SHIPPED_TABLES,) if options.uses_shipped_tables else options.tables)
-    files = list(here.files)
-    if options.source is not None:
-        files += ask_aiconfigurator(options, scenarios, hardware, models)
-    return BuildSources(
-        options,
-        with_prices(hardware, prices),
-        models,
-        tuple(scenarios),
-        tuple(with_distinct_names(files)),
-        prices,
-        () if options.uses_shipped_tables else tuple(here.passed_over),
-        NO_ENGINES if options.engines is None else load_engines(options.engines),
-    )
-
-
-def prepare_if_changed(options: BuildOptions, previous: Previous | None, threads: int | None = None) -> Prepared | None:
-    """All that a build needs; None where ``previous`` was made from the very same and nothing of it is missing.
-
-    Raises ``UserError`` where nothing can be built from them.
-    """
-    sources = find(options)
-    same = previous is not None and previous.inputs_sha256 == sources.inputs_sha256 and previous.is_whole
-    if same and previous is not None and not (options.strict and previous.faults):
-        return None
-    prepared = read(sources, threads)
-    as_seen = all(account.sha256 == sources.seen[account.path][0] for account in prepared.inputs.accounts)
-    # a file that has changed since it was seen: the next build must look again
-    prepared.inputs_sha256 = sources.inputs_sha256 if as_seen else ""
-    return prepared
-
-
-def read(sources: BuildSources, threads: int | None = None) -> Prepared:
-    """Reads and judges the files, so many at a time; without ``threads`` as many as the machine can."""
-    options = sources.options
-    progress().start(READING, len(sources.files))
-    inputs = read_inputs(
-        sources.files,
-        sources.hardware,
-        sources.models,
-        on_file=lambda shown: progress().advance(READING),
-        threads=threads,
-    )
-    inputs = replace(inputs, passed_over=sources.passed_over)
-    if options.strict and inputs.faults:
-        raise UserError(f"Nothing was published, because of --strict:\n{faults_in_words(inputs)}")
-    if inputs.serving_points.is_empty():
-        raise UserError(f"No row of the tables can be used; nothing was published.\n{faults_in_words(inputs)}")
-    engines = sources.engines.engines
-    given = engine_library(sources.engines, sources.hardware, sources.models)
-    if options.engines is not None and not given.serve_any(inputs.serving_points):
-        raise UserError(
-            f"No engine of {options.engines} is of a deployment of these tables, so it would change nothing: hardware, "
-            "model, precisions, engine with its version, shape and setting must be the same. Nothing was published."
-        )
-    if options.calibrate:
-        fitted = calibrate_points(inputs.serving_points, sources.hardware, sources.models, sources.scenarios)
-        engines += fitted.engines
-    return Prepared(
-        options,
-        sources.hardware,
-        sources.models,
-        sources.scenarios,
-        inputs,
-        sources.prices,
-        EnginesFile(engines=engines),
-    )
-
-
-def synthesize(prepared: Prepared) -> pl.DataFrame:
-    """The serving points of the tables, and where the options ask for them those that models of one architecture share
-    and roofline points."""
-    options, points = prepared.options, prepared.inputs.serving_points
-    if options.uses_shipped_tables if options.share is None else options.share:
-        points = share_rows(points, prepared.models)
-    if not (options.uses_shipped_tables if options.synthesize is None else options.synthesize):
-        return points
-    return pl.concat([points, synthesize_missing(points, prepared.hardware, prepared.models, options.roofline)])
 
 
 def plan_partitions(points: pl.DataFrame) -> list[Partition]:

@@ -25,8 +25,8 @@ def schedule_command(
     from pipelines.runners.prefect_runtime import start_in_background
 
     server = start_in_background(scheduler=True)
+    from pipelines.building.build_inputs import find
     from pipelines.building.schedule import cron_schedule, serve_builds
-    from pipelines.building.stages import find
 
     schedule = cron_schedule(cron, timezone)
     find(options)  # what is wrong with the options is said now, not tonight

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.answering.release_contents import ReleaseContents
-from pipelines.building.calibrating import engine_library
+from pipelines.building.build_inputs import engine_library
 from schemas.errors import UserError
 from schemas.scenarios import Scenario
 from transforms.agent_points.memory.idle_kv import scenario_under

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.building.calibrating import calibrate_points, engine_library
+from pipelines.building.build_inputs import calibrate_points, engine_library
 from pipelines.reading.catalogues import load_hardware, load_models, load_scenarios
 from schemas.scenarios import Scenario
 from tests.calibration.made import facts_of, grid, measured, parameters, points

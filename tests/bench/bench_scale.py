@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pipelines.building import carrying, stages
+from pipelines.building import build_inputs, carrying, stages
 from pipelines.building.builder_lock import hold_lake
 from pipelines.building.carrying import compute
 from pipelines.lake.reader import current_release
@@ -44,7 +44,7 @@ from tests.bench.targets import compare
 
 #: What the stages of a build call, by the name that is printed.
 TIMED = {
-    "reading": (stages, "prepare_if_changed"),
+    "reading": (build_inputs, "prepare_if_changed"),
     "preparing": (carrying, "prepare_points"),
     "mapping": (carrying, "carry_prepared"),
     "frontier": (carrying, "mark_frontiers"),
@@ -132,10 +132,10 @@ def build_copies(copies: int) -> dict[str, float]:
 
 def _build(options: BuildOptions) -> int:
     """The stages of the flow, its jobs on as many threads as the flow has; gives the number of partitions."""
-    prepared = stages.prepare_if_changed(options, None)
+    prepared = build_inputs.prepare_if_changed(options, None)
     assert prepared is not None
     with hold_lake(options.out, wait_s=60), begin_release(options.out) as release:
-        partitions = stages.plan_partitions(stages.synthesize(prepared))
+        partitions = stages.plan_partitions(build_inputs.synthesize(prepared))
         prepared.let_go_of_points()
         division = stages.divide(prepared, partitions, None, release)
         place = stages.workplace(prepared, release)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 import polars as pl
 
-from pipelines.building import stages
+from pipelines.building import build_inputs
 from schemas.options import BuildOptions, MappingOptions
 from schemas.prices import Price, with_prices
 from tests.bench.collection import scenarios
@@ -28,7 +28,7 @@ MODEL: Final = "qwen3-32b"
 
 def print_ratios(rows: int, loop_rows: int) -> None:
     """Of so many serving points as they are, carried by their engine steps, and without these, carried by ratio."""
-    shipped = stages.read(stages.find(BuildOptions()))
+    shipped = build_inputs.read(build_inputs.find(BuildOptions()))
     asked = {"usd_per_gpu_hour": 2.5, "source": "made up", "date": "2026-04-17"}
     prices = [Price.model_validate({"hardware": gpu.slug, **asked}) for gpu in shipped.hardware]
     hardware, c = with_prices(shipped.hardware, prices), pl.col

@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from pipelines.building import stages
+from pipelines.building import build_inputs, stages
 from pipelines.lake.release import begin_release
 from schemas.options import BuildOptions
 from tests.pipelines.builds import carry_all
@@ -14,7 +14,7 @@ from tests.pipelines.builds import carry_all
 def build(lake: Path, tables: Path, models: Path | None = None) -> str:
     """The id of the release that a build of these tables publishes."""
     options = BuildOptions(tables=(tables,), models=models, out=lake)
-    prepared = stages.read(stages.find(options))
+    prepared = build_inputs.read(build_inputs.find(options))
     with begin_release(lake) as release:
         carry_all(prepared, release)
         return stages.publish(prepared, release)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.building import stages
+from pipelines.building import build_inputs
 from pipelines.cli import app
 from pipelines.reading.catalogues import load_hardware, load_models
 from pipelines.reading.folders import PassedOver
@@ -249,13 +249,13 @@ class TestFolders:
 
     def test_27_a_lake_among_the_tables(self, tmp_path: Path) -> None:
         write(tmp_path, a=vllm_record())
-        before = stages.find(BuildOptions(tables=(tmp_path,), out=tmp_path / "lake")).inputs_sha256
+        before = build_inputs.find(BuildOptions(tables=(tmp_path,), out=tmp_path / "lake")).inputs_sha256
         build(tmp_path / "lake", tmp_path)
         found = search([tmp_path])
         assert [file.shown for file in found.files] == ["a.json"]
         assert found.passed_over == [PassedOver("lake", "a lake")]
         # nothing has changed: the next build publishes nothing
-        assert stages.find(BuildOptions(tables=(tmp_path,), out=tmp_path / "lake")).inputs_sha256 == before
+        assert build_inputs.find(BuildOptions(tables=(tmp_path,), out=tmp_path / "lake")).inputs_sha256 == before
         with pytest.raises(UserError, match="is a lake, which holds no inputs"):
             search([tmp_path / "lake"])
 

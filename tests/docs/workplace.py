@@ -5,7 +5,7 @@ import stat
 import sys
 from pathlib import Path
 
-from pipelines.building import stages
+from pipelines.building import build_inputs, stages
 from pipelines.lake.release import begin_release
 from pipelines.reading.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
 from pipelines.reading.inputs import find_files
@@ -45,7 +45,7 @@ def build_lake(folder: Path) -> None:
     models = ModelCatalogue((load_models().get(MODEL),))
     options = BuildOptions(tables=TABLES, synthesize=True, out=folder)
     inputs = read_inputs(find_files(list(TABLES)), hardware, models)
-    prepared = stages.Prepared(options, hardware, models, tuple(load_scenarios()), inputs)
+    prepared = build_inputs.Prepared(options, hardware, models, tuple(load_scenarios()), inputs)
     with begin_release(folder) as release:
         carry_all(prepared, release)
         stages.publish(prepared, release)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from pipelines.building import stages
+from pipelines.building import build_inputs, stages
 from pipelines.building.builder_lock import hold_lake
 from pipelines.building.carrying import compute
 from pipelines.lake.query import open_lake
@@ -78,11 +78,11 @@ def mutated(example: Example, rng: Random) -> bytes:
 def publish(inputs: Inputs, options: BuildOptions) -> None:
     """The stages of a build after its inputs are read."""
     with hold_lake(options.out, wait_s=60) as lock:
-        prepared = stages.prepare_if_changed(options, None)
+        prepared = build_inputs.prepare_if_changed(options, None)
         assert prepared is not None
         prepared.inputs = inputs
         with begin_release(options.out, lock) as release:
-            partitions = stages.plan_partitions(stages.synthesize(prepared))
+            partitions = stages.plan_partitions(build_inputs.synthesize(prepared))
             division = stages.divide(prepared, partitions, None, release)
             computed = compute(division.jobs, stages.workplace(prepared, release))
             stages.adopt(computed + division.records, release)

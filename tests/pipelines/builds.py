@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from pipelines.building import stages
+from pipelines.building import build_inputs, stages
 from pipelines.building.builder_lock import hold_lake
 from pipelines.building.carrying import compute
 from pipelines.building.incremental import PartitionRecord, content_sha256, load_previous
@@ -52,11 +52,11 @@ def build(options: BuildOptions, full: bool = False) -> Built:
     """The stages of the flow one after the other."""
     with hold_lake(options.out, wait_s=60) as lock:
         previous = None if full else load_previous(options.out)
-        prepared = stages.prepare_if_changed(options, previous)
+        prepared = build_inputs.prepare_if_changed(options, previous)
         if prepared is None:
             return Built(None, [], [], 0)
         with begin_release(options.out, lock) as release:
-            partitions = stages.plan_partitions(stages.synthesize(prepared))
+            partitions = stages.plan_partitions(build_inputs.synthesize(prepared))
             prepared.let_go_of_points()
             division = stages.divide(prepared, partitions, previous, release)
             computed = compute(division.jobs, stages.workplace(prepared, release))
@@ -66,9 +66,9 @@ def build(options: BuildOptions, full: bool = False) -> Built:
     return Built(release_id, computed, carried, division.damaged)
 
 
-def carry_all(prepared: stages.Prepared, release: ReleaseWriter) -> None:
+def carry_all(prepared: build_inputs.Prepared, release: ReleaseWriter) -> None:
     """Computes all partitions and puts them into the release."""
-    partitions = stages.plan_partitions(stages.synthesize(prepared))
+    partitions = stages.plan_partitions(build_inputs.synthesize(prepared))
     prepared.let_go_of_points()
     division = stages.divide(prepared, partitions, None, release)
     stages.adopt(division.records + compute(division.jobs, stages.workplace(prepared, release)), release)

@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from pipelines.building import stages
+from pipelines.building import build_inputs, stages
 from pipelines.lake.release import begin_release
 from pipelines.reading.catalogues import SHIPPED, load_hardware, load_models, load_scenarios
 from pipelines.reading.inputs import find_files
@@ -47,7 +47,7 @@ LONG = Scenario.model_validate(
 class RealLake:
     """The published lake and what it was built from."""
 
-    def __init__(self, folder: Path, prepared: stages.Prepared) -> None:
+    def __init__(self, folder: Path, prepared: build_inputs.Prepared) -> None:
         self.inputs: Inputs = prepared.inputs
         self.hardware, self.models, self.scenarios = prepared.hardware, prepared.models, prepared.scenarios
         # as any reader opens it; copied once, because each view reads its files anew
@@ -92,7 +92,7 @@ def build_real_lake(folder: Path) -> RealLake:
     inputs = read_inputs(find_files([*TABLE_FILES, faulty]), hardware, models)
     # a tenth of the memory kept, whatever the engine: what fits is checked by hand
     options = BuildOptions(tables=TABLE_FILES, synthesize=True, reserve_fraction=0.1, out=folder / "lake")
-    prepared = stages.Prepared(options, hardware, models, scenarios, inputs)
+    prepared = build_inputs.Prepared(options, hardware, models, scenarios, inputs)
     with begin_release(folder / "lake") as release:
         carry_all(prepared, release)
         stages.publish(prepared, release)

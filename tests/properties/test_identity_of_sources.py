@@ -7,7 +7,7 @@ scheduler: they are carried by ratio, and as they are where they stand at the ag
 import polars as pl
 import pytest
 
-from pipelines.building.calibrating import engine_library
+from pipelines.building.build_inputs import engine_library
 from pipelines.reading.catalogues import load_hardware, load_models
 from schemas.engines import NO_ENGINES
 from schemas.fields import SOURCES

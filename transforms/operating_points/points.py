@@ -11,12 +11,9 @@ from transforms.agent_points.carriers.roofline import RooflineReplica, turn_time
 from transforms.agent_points.carriers.workload import AgentTurns
 from transforms.agent_points.carry import Setting, complete_points
 from transforms.agent_points.curve.between import (
-    IN_FLIGHT,
     at_sessions,
-    in_flight_per_station,
-    next_name,
+    brackets_of,
     sessions_held,
-    with_next,
 )
 from transforms.agent_points.judgement.feasibility import WALL_REASONS, WALL_TOLERANCE
 from transforms.agent_points.memory.idle_kv import add_reload, reload_ms
@@ -162,7 +159,7 @@ def _solve_fitting(admitted: pl.DataFrame, rows: pl.DataFrame, setting: Setting)
 
 def _solve_at(curves: pl.DataFrame, rows: pl.DataFrame, setting: Setting) -> pl.DataFrame:
     """The curves at ``_wanted`` sessions, at the hit rates of their rows."""
-    brackets = _brackets(curves, rows)
+    brackets = brackets_of(curves, rows)
     # of a disaggregated replica the slower pool changes with the load: it is solved on its curve
     is_roofline = (pl.col("source") == "roofline") & (pl.col("serving_mode") == "agg")
     parts = [
@@ -200,36 +197,6 @@ def _with_waiting(points: pl.DataFrame, curves: pl.DataFrame, rows: pl.DataFrame
     waiting = _solve_fitting(_stopped_in_flight(curves.with_columns(_wanted=share), kept, setting), kept, setting)
     told = fewer & waiting["infeasible_reason"].is_null()
     return points.with_columns(waiting.select(pl.when(told).then(name).alias(f"waiting_{name}") for name in figures))
-
-
-def _brackets(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Each curve with the two neighbouring rows between which its wanted sessions lie (``_next_*``)."""
-    c = pl.col
-    wanted = curves.select(SCHEDULE_ID, "_wanted").with_row_index("_order")
-    loads = rows.select(
-        SCHEDULE_ID, "batch_per_rank", "sessions", "interpolated", _row=pl.int_range(pl.len()),
-        **{IN_FLIGHT: in_flight_per_station()},
-    )  # fmt: skip
-    loads = with_next(
-        loads.filter(~c("interpolated")).drop("interpolated"), SCHEDULE_ID, ("sessions", IN_FLIGHT, "_row")
-    )
-    pairs = loads.join(wanted, on=SCHEDULE_ID, maintain_order="left")
-    within = ((c("sessions") <= c("_wanted")) & (c("_wanted") <= c("_next_sessions"))).fill_null(False)
-    below, above = c("_first") & (c("_wanted") < c("sessions")), c("_last") & (c("_wanted") >= c("sessions"))
-    first_batch = loads.filter("_first").select(SCHEDULE_ID, _first_batch="batch_per_rank")
-    # the lowest load at which the curve holds so many sessions; else the end that is nearer
-    chosen = (
-        pairs.filter(within | below | above)
-        .sort(within.not_(), "batch_per_rank")
-        .unique("_order", keep="first", maintain_order=True)
-        .with_columns(_below=c("_wanted") < c("sessions"), _beyond=~within & above)
-        .join(first_batch, on=SCHEDULE_ID, maintain_order="left")
-        .join(curves.drop("_wanted"), on=SCHEDULE_ID, maintain_order="left")
-    )
-    # the figures of the two rows; past the end of a curve there is no second
-    here = rows.select(pl.exclude(chosen.columns))[chosen["_row"]]
-    following = rows.select(c(name).alias(next_name(name)) for name in BETWEEN_ROWS)[chosen["_next_row"].fill_null(0)]
-    return pl.concat([chosen, here, following], how="horizontal")
 
 
 def _solve_on_table(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame:

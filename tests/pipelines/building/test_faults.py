@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.building import incremental, stages
+from pipelines.building import build_inputs, incremental
 from pipelines.lake import layout
 from pipelines.lake.query import open_lake
 from pipelines.lake.reader import current_release, list_releases
@@ -274,14 +274,14 @@ def test_a_file_that_changes_between_two_looks_is_looked_at_again(
     options: BuildOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = (options.tables[0] / "h100-qwen.csv").read_bytes()
-    read = stages.read
+    read = build_inputs.read
 
-    def change_and_read(found: stages.BuildSources, threads: int | None = None) -> stages.Prepared:
+    def change_and_read(found: build_inputs.BuildSources, threads: int | None = None) -> build_inputs.Prepared:
         write_version(options, VERSIONS[1])
         return read(found, threads)
 
     with monkeypatch.context() as patched:
-        patched.setattr(stages, "read", change_and_read)
+        patched.setattr(build_inputs, "read", change_and_read)
         build(options)
     changed = release_content(options.out)
     (options.tables[0] / "h100-qwen.csv").write_bytes(before)  # as it was when it was hashed
@@ -319,5 +319,5 @@ def test_a_clock_that_goes_back(options: BuildOptions, monkeypatch: pytest.Monke
 
 
 def test_open_file_takes_what_stays_as_it_is(options: BuildOptions) -> None:
-    found = stages.find(options).files[0]
+    found = build_inputs.find(options).files[0]
     assert open_file(found).content == found.path.read_bytes()

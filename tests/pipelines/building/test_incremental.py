@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.building import incremental, stages
+from pipelines.building import build_inputs, incremental
 from pipelines.building.incremental import Key, PartitionHasher, PartitionRecord, content_sha256, load_previous
 from pipelines.lake.query import open_lake
 from pipelines.lake.reader import current_release, list_releases
@@ -200,9 +200,9 @@ def test_without_hard_links_files_are_copied(
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> stages.Prepared:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> build_inputs.Prepared:
     tables = write_small_tables(tmp_path_factory.mktemp("inputs") / "tables")
-    return stages.read(stages.find(BuildOptions(tables=(tables,), scenarios=SCENARIOS)))
+    return build_inputs.read(build_inputs.find(BuildOptions(tables=(tables,), scenarios=SCENARIOS)))
 
 
 def hashes(points: Any, hardware: Any, models: Any, scenarios: Any, options: Any) -> dict[Key, str]:
@@ -213,7 +213,7 @@ class TestWhatAPartitionDependsOn:
     """Each input alone changes the partitions that it concerns."""
 
     @staticmethod
-    def changed(prepared: stages.Prepared, **other: object) -> set[Key]:
+    def changed(prepared: build_inputs.Prepared, **other: object) -> set[Key]:
         given: dict[str, object] = {
             "points": prepared.inputs.serving_points,
             "hardware": prepared.hardware,
@@ -226,11 +226,11 @@ class TestWhatAPartitionDependsOn:
         assert set(before) == set(after)
         return {key for key in before if before[key] != after[key]}
 
-    def test_the_same_changes_nothing(self, prepared: stages.Prepared) -> None:
+    def test_the_same_changes_nothing(self, prepared: build_inputs.Prepared) -> None:
         shuffled = HardwareCatalogue(tuple(reversed(prepared.hardware.entries)))
         assert self.changed(prepared, hardware=shuffled) == set()
 
-    def test_hardware(self, prepared: stages.Prepared) -> None:
+    def test_hardware(self, prepared: build_inputs.Prepared) -> None:
         gpus = [
             gpu.model_copy(update={"hbm_bytes": gpu.hbm_bytes + 1}) if gpu.slug == "h100-sxm" else gpu
             for gpu in prepared.hardware
@@ -238,7 +238,7 @@ class TestWhatAPartitionDependsOn:
         changed = self.changed(prepared, hardware=HardwareCatalogue(tuple(gpus)))
         assert changed == {Key("h100-sxm", "qwen3-32b", scenario) for scenario in SCENARIOS}
 
-    def test_model(self, prepared: stages.Prepared) -> None:
+    def test_model(self, prepared: build_inputs.Prepared) -> None:
         specs = [
             spec.model_copy(update={"max_context_tokens": 1234}) if spec.slug == "llama-3-1-8b" else spec
             for spec in prepared.models
@@ -246,7 +246,7 @@ class TestWhatAPartitionDependsOn:
         changed = self.changed(prepared, models=ModelCatalogue(tuple(specs)))
         assert changed == {Key("h200-sxm", "llama-3-1-8b", scenario) for scenario in SCENARIOS}
 
-    def test_scenario(self, prepared: stages.Prepared) -> None:
+    def test_scenario(self, prepared: build_inputs.Prepared) -> None:
         scenarios = [
             scenario.model_copy(update={"turns": scenario.turns + 1}) if scenario.slug == "code-agent" else scenario
             for scenario in prepared.scenarios
@@ -255,12 +255,12 @@ class TestWhatAPartitionDependsOn:
         assert {key.scenario for key in changed} == {"code-agent"}
         assert len(changed) == 3
 
-    def test_mapping_options(self, prepared: stages.Prepared) -> None:
+    def test_mapping_options(self, prepared: build_inputs.Prepared) -> None:
         changed = self.changed(prepared, options=MappingOptions(reserve_fraction=0.2))
         assert len(changed) == 9
         assert None not in {key.scenario for key in changed}
 
-    def test_serving_points(self, prepared: stages.Prepared) -> None:
+    def test_serving_points(self, prepared: build_inputs.Prepared) -> None:
         points = prepared.inputs.serving_points
         moved = pl.when((pl.col("hardware") == "h100-sxm") & (pl.int_range(pl.len()) == pl.len() - 1))
         last = points.sort("hardware", descending=True, maintain_order=True)
@@ -271,7 +271,7 @@ class TestWhatAPartitionDependsOn:
         assert len(changed) == 4
 
     @pytest.mark.parametrize("name", ["code_sha256", "SCHEMA_VERSION"])
-    def test_code_and_schema(self, prepared: stages.Prepared, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def test_code_and_schema(self, prepared: build_inputs.Prepared, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         arguments = (
             prepared.inputs.serving_points, prepared.hardware, prepared.models, prepared.scenarios, MappingOptions()
         )  # fmt: skip
@@ -289,7 +289,7 @@ class TestWhatAPartitionDependsOn:
     ],
 )  # fmt: skip
 def test_what_a_release_depends_on(options: BuildOptions, tables: Path, what: str, changes: bool) -> None:
-    before = stages.find(options).inputs_sha256
+    before = build_inputs.find(options).inputs_sha256
     updates: dict[str, dict[str, object]] = {
         "mapping": {"kv_context": "peak"}, "roofline": {"synthesize": True}, "runner": {"runner": "dask"},
         "strict": {"strict": True},
@@ -301,7 +301,7 @@ def test_what_a_release_depends_on(options: BuildOptions, tables: Path, what: st
     elif what == "name":
         (tables / "h100-qwen.csv").rename(tables / "other.csv")
     options = options.model_copy(update=updates.get(what, {}))
-    assert (stages.find(options).inputs_sha256 != before) == changes
+    assert (build_inputs.find(options).inputs_sha256 != before) == changes
 
 
 class TestContentHash:

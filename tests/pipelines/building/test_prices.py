@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.building import stages
+from pipelines.building import build_inputs
 from pipelines.building.report import BuildReport
 from pipelines.building.summary import print_summary
 from pipelines.lake.query import open_lake
@@ -71,7 +71,7 @@ def test_hardware_without_a_price_is_said(tmp_path: Path, capsys: pytest.Capture
     assert unpriced(prices, slugs) == ("a100-sxm", "b200")
     assert unpriced((), slugs) == ()
     tables = write_small_tables(tmp_path / "tables", rows=5)
-    inputs = stages.read(stages.find(BuildOptions(tables=(tables,)))).inputs
+    inputs = build_inputs.read(build_inputs.find(BuildOptions(tables=(tables,)))).inputs
     print_summary(BuildReport("ID", True, inputs, unpriced=("a100-sxm", "b200")), tmp_path, 1.0)
     assert "Without a price: a100-sxm, b200. Their cost columns are NULL.\n" in capsys.readouterr().out
 

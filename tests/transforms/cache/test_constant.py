@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.building.stages import find
+from pipelines.building.build_inputs import find
 from schemas.caches import FixedCache, TimeToLiveCache
 from schemas.errors import UserError
 from schemas.options import BuildOptions

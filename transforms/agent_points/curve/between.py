@@ -14,7 +14,9 @@ from typing import Final
 import polars as pl
 
 from transforms.agent_points.judgement.feasibility import WALL_REASONS
+from transforms.agent_points.rows.columns import BETWEEN_ROWS
 from transforms.agent_points.rows.lookups import stations
+from transforms.configurations import SCHEDULE_ID
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import along, in_flight_between, share_between
 from transforms.numbers import Number
@@ -64,6 +66,39 @@ def with_next(rows: pl.DataFrame, curve: str, figures: Iterable[str]) -> pl.Data
 def next_name(figure: str) -> str:
     """The column of a figure of the next row."""
     return f"_next_{figure.removeprefix('_')}"
+
+
+def brackets_of(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Each curve with the two neighbouring rows (``_next_*``) between which its ``_wanted`` sessions lie.
+
+    ``_below`` and ``_beyond`` say that they lie before its first row or after its last; ``_order`` is its place.
+    """
+    c = pl.col
+    wanted = curves.select(SCHEDULE_ID, "_wanted").with_row_index("_order")
+    loads = rows.select(
+        SCHEDULE_ID, "batch_per_rank", "sessions", "interpolated", _row=pl.int_range(pl.len()),
+        **{IN_FLIGHT: in_flight_per_station()},
+    )  # fmt: skip
+    loads = with_next(
+        loads.filter(~c("interpolated")).drop("interpolated"), SCHEDULE_ID, ("sessions", IN_FLIGHT, "_row")
+    )
+    pairs = loads.join(wanted, on=SCHEDULE_ID, maintain_order="left")
+    within = ((c("sessions") <= c("_wanted")) & (c("_wanted") <= c("_next_sessions"))).fill_null(False)
+    below, above = c("_first") & (c("_wanted") < c("sessions")), c("_last") & (c("_wanted") >= c("sessions"))
+    first_batch = loads.filter("_first").select(SCHEDULE_ID, _first_batch="batch_per_rank")
+    # the lowest load at which the curve holds so many sessions; else the end that is nearer
+    chosen = (
+        pairs.filter(within | below | above)
+        .sort(within.not_(), "batch_per_rank")
+        .unique("_order", keep="first", maintain_order=True)
+        .with_columns(_below=c("_wanted") < c("sessions"), _beyond=~within & above)
+        .join(first_batch, on=SCHEDULE_ID, maintain_order="left")
+        .join(curves.drop("_wanted"), on=SCHEDULE_ID, maintain_order="left")
+    )
+    # the figures of the two rows; past the end of a curve there is no second
+    here = rows.select(pl.exclude(chosen.columns))[chosen["_row"]]
+    following = rows.select(c(name).alias(next_name(name)) for name in BETWEEN_ROWS)[chosen["_next_row"].fill_null(0)]
+    return pl.concat([chosen, here, following], how="horizontal")
 
 
 def at_sessions(

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.building.calibrating import calibrate_points, engine_library
+from pipelines.building.build_inputs import calibrate_points, engine_library
 from pipelines.reading.catalogues import load_hardware, load_models, load_scenarios
 from pipelines.reading.engines import load_priors
 from schemas.engines import NO_ENGINES, EnginesFile
