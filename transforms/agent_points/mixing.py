@@ -28,15 +28,15 @@ def add_mix(rows: Rows, agent: Agent) -> Rows:
     per_token, per_flop = (rows[name] for name in PREFILL_SLOPES)
     figures: dict[str, Number] = {}
     there = []
-    for member, own in zip(agent.members, agent.workloads, strict=True):
+    for member, workload in zip(agent.members, agent.workloads, strict=True):
         latency_ms = (
             rows["turn_latency_ms"]
-            + per_token * (own.mean.new_tokens - seen.mean.new_tokens)
-            + per_flop * (own.mean.attention_flops - seen.mean.attention_flops)
-            + rows["tpot_ms"] * (own.output_tokens - seen.output_tokens)
+            + per_token * (workload.mean.new_tokens - seen.mean.new_tokens)
+            + per_flop * (workload.mean.attention_flops - seen.mean.attention_flops)
+            + rows["tpot_ms"] * (workload.output_tokens - seen.output_tokens)
         )
         # a turn takes its own tokens at least
-        latency_ms = np.maximum(latency_ms, rows["tpot_ms"] * own.output_tokens)
+        latency_ms = np.maximum(latency_ms, rows["tpot_ms"] * workload.output_tokens)
         figures[member.latency] = latency_ms
         there.append(member.turn_share * (latency_ms / 1e3 + member.scenario.think_time_s))
     everyone = sum(there)
@@ -60,18 +60,18 @@ def mix_components(agent_points: pl.DataFrame, scenario: Scenario) -> pl.DataFra
         return pl.DataFrame(schema={field.name: field.dtype for field in table.fields})
     frames = []
     for member in members_of(scenario):
-        own = member.scenario
+        scenario_of_mix = member.scenario
         latency_s = pl.col(member.latency) / 1e3
         frames.append(
             agent_points.with_columns(
-                component=pl.lit(own.slug),
-                component_name=pl.lit(own.name),
+                component=pl.lit(scenario_of_mix.slug),
+                component_name=pl.lit(scenario_of_mix.name),
                 task_share_fraction=pl.lit(member.task_share),
                 turn_share_fraction=pl.lit(member.turn_share),
                 session_share_fraction=pl.col(member.session_share),
                 turn_latency_ms=pl.col(member.latency),
-                task_time_s=loop.task_time_s(own.turns, latency_s, own.think_time_s),
-                e2e_tokens_per_s_per_user=own.output_tokens_per_turn / latency_s,
+                task_time_s=loop.task_time_s(scenario_of_mix.turns, latency_s, scenario_of_mix.think_time_s),
+                e2e_tokens_per_s_per_user=scenario_of_mix.output_tokens_per_turn / latency_s,
                 tasks_per_hour_per_gpu=pl.col("tasks_per_hour_per_gpu") * member.task_share,
             ).select(pl.col(field.name).cast(field.dtype) for field in table.fields)
         )

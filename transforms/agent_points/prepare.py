@@ -185,13 +185,16 @@ def _prepare_group(rows: Rows, spec: ModelSpec, engines: Engines | None) -> RowG
             carriers.append((take_apart(rows.take(apart), spec), every[apart]))
         whole = every[~apart]
         if engines is not None and len(whole):
-            found = engine_rows(rows.take(whole), spec, engines)
+            measured = engine_rows(rows.take(whole), spec, engines)
             carriers += [
-                (carrier(EngineRows(rows.take(whole[places]), found.engines, found.number[places])), whole[places])
-                for carrier, places in ((CalibratedRows, found.fitted), (StepModelRatio, found.expected))
+                (
+                    carrier(EngineRows(rows.take(whole[places]), measured.engines, measured.number[places])),
+                    whole[places],
+                )
+                for carrier, places in ((CalibratedRows, measured.fitted), (StepModelRatio, measured.expected))
                 if len(places)
             ]
-            whole = whole[found.none]
+            whole = whole[measured.none]
         if len(whole):
             carriers.append((RatioRows(rows.take(whole), spec), whole))
     return RowGroup(mode, preset, rows, Curves.of_rows(rows), Alternatives.of_rows(rows), carriers)
@@ -200,5 +203,5 @@ def _prepare_group(rows: Rows, spec: ModelSpec, engines: Engines | None) -> RowG
 def _can_be_taken_apart(rows: Rows, mode: str) -> Flags:
     if mode == "agg":
         return np.asarray(np.isfinite(rows["mixed_step_ms"]) & np.isfinite(rows["decode_step_ms"]))
-    told: Flags = (rows.select(["source"]).to_series() == "aiconfigurator").to_numpy()
-    return told
+    from_tool: Flags = (rows.select(["source"]).to_series() == "aiconfigurator").to_numpy()
+    return from_tool

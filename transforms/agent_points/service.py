@@ -59,13 +59,13 @@ class Service:
             return figures
         direct = self._of_direct(figures)
         rates = hit_rate[self.direct] if isinstance(hit_rate, np.ndarray) else hit_rate
-        own = self.group.rows.take(self.direct)
+        rows = self.group.rows.take(self.direct)
         if self.misses is not None:
-            direct = direct_figures(own.with_figures(direct), self.misses, self.agent.output_tokens, rates)
+            direct = direct_figures(rows.with_figures(direct), self.misses, self.agent.output_tokens, rates)
         else:
             at_hits = figures if np.all(rates == 1.0) else self._of_carriers(1.0, turns)
             carried = self._of_direct(at_hits)
-            table = direct_figures(own.with_figures(carried), own, self.agent.output_tokens, 1.0)
+            table = direct_figures(rows.with_figures(carried), rows, self.agent.output_tokens, 1.0)
             # no row prices the misses: the table's own figures, times what misses add where the row is carried
             direct = {name: table[name] * _ratio(direct[name], carried[name]) for name in SERVICE_FIGURES}
         changed = {name: np.broadcast_to(values, len(self.group.rows)).copy() for name, values in figures.items()}
@@ -75,12 +75,12 @@ class Service:
 
     def ends(self, known: Mapping[float, Mapping[str, Array]]) -> dict[str, Array]:
         """The figures published for all hits and for all misses; ``known``: figures at hit rates worked out before."""
-        found = {}
+        figures = {}
         for name, hit_rate in (("hits", 1.0), ("misses", 0.0)):
             at = known[hit_rate] if hit_rate in known else self._figures(hit_rate, self.agent.prefills.means())
             for figure in _AT_BOTH_ENDS:
-                found[at_end(figure, name)] = at[figure]
-        return found
+                figures[at_end(figure, name)] = at[figure]
+        return figures
 
     def prefill_slopes(self) -> dict[str, Number]:
         """``PREFILL_SLOPES`` of each row, taken between the agent's mean hit and its mean miss."""
@@ -165,19 +165,19 @@ def _each_at_its_load(service: Service, options: MappingOptions) -> Rows:
     memory = evicting_memory(rows, service.agent, options)
     at_nodes = {most * share: service.at(most * share) for share in NODES}
     rates = np.repeat(np.array([[rate] for rate in at_nodes]), len(rows), axis=1)
-    known = list(at_nodes.values())
-    found = memory.at_own_load(_over_hit_rates(rates, known), halvings=10)
+    evaluated = list(at_nodes.values())
+    outcome = memory.at_own_load(_over_hit_rates(rates, evaluated), halvings=10)
     # once more with the figures at the rates found among those known: between nodes a curve may bend
-    known.append(service.at(found.hit_rate))
-    found = memory.at_own_load(_over_hit_rates(np.vstack([rates, found.hit_rate]), known))
+    evaluated.append(service.at(outcome.hit_rate))
+    outcome = memory.at_own_load(_over_hit_rates(np.vstack([rates, outcome.hit_rate]), evaluated))
     nodes = {
         node_name(name, number): value
         for number, (rate, at) in enumerate(at_nodes.items())
         for name, value in {**at, "prefill_tokens_per_turn": service.agent.prefills.at(rate).mean.new_tokens}.items()
     }
     return (
-        _with_turns(service, service.at(found.hit_rate), found.hit_rate)
-        .with_figures(service.ends(at_nodes), **cache_figures(found))
+        _with_turns(service, service.at(outcome.hit_rate), outcome.hit_rate)
+        .with_figures(service.ends(at_nodes), **cache_figures(outcome))
         .with_figures(nodes)
     )
 

@@ -30,14 +30,14 @@ def unmeasured_loads(measured: Array) -> dict[float, str]:
     """
     loads = np.unique(measured[np.isfinite(measured)])
     ends = np.append(loads, HIGHEST * loads[-1])
-    found: dict[float, str] = {}
+    kinds: dict[float, str] = {}
     for low, high in pairwise(ends):
         steps = int(np.ceil(np.log(high / low) / np.log(STEP)))
         within = np.unique(np.floor(low * (high / low) ** (np.arange(1, steps) / steps)))
         kind = BETWEEN_MEASURED if high <= loads[-1] else BEYOND_MEASURED
-        found |= {float(load): kind for load in within if low < load < high}
-    found[float(np.floor(ends[-1]))] = BEYOND_MEASURED
-    return {load: kind for load, kind in found.items() if load not in loads}
+        kinds |= {float(load): kind for load in within if low < load < high}
+    kinds[float(np.floor(ends[-1]))] = BEYOND_MEASURED
+    return {load: kind for load, kind in kinds.items() if load not in loads}
 
 
 def add_unmeasured_loads(points: pl.DataFrame, spec: ModelSpec, engines: Engines) -> pl.DataFrame:

@@ -54,17 +54,17 @@ def settle_at_sessions(curves: pl.DataFrame, rows: pl.DataFrame, setting: Settin
 def rows_at(rows: pl.DataFrame, hit_rate: Array, reloads: Array, setting: Setting) -> pl.DataFrame:
     """The rows' figures and sessions at other hit rates: straight between the ``NODES`` at which they are known."""
     agent = Agent.of(setting.scenario, setting.spec, aggregated=True)
-    known = Rows(rows)
+    curve_rows = Rows(rows)
     most = evicting_model(agent.scenario)[1]
     rates = np.repeat(np.array([[most * share] for share in NODES]), rows.height, axis=1)
     figures = {}
     for name in NODE_FIGURES:
-        values = np.array([known[node_name(name, number)] for number in range(len(NODES))])
+        values = np.array([curve_rows[node_name(name, number)] for number in range(len(NODES))])
         if name == "serving_requests_per_s":  # the time for a request is what hits shorten
             figures[name] = 1.0 / OverHitRates(rates, 1.0 / values).at(hit_rate)
         else:
             figures[name] = OverHitRates(rates, values).at(hit_rate)
-    at = known.with_figures(figures, cache_hit_rate=hit_rate, cache_reload_fraction=reloads)
+    at = curve_rows.with_figures(figures, cache_hit_rate=hit_rate, cache_reload_fraction=reloads)
     return close_loop(add_reload(at, agent), agent.think_time_s, setting.options.closed_loop).to_frame()
 
 
@@ -81,18 +81,18 @@ def _outcome(solved: pl.DataFrame, latency_s: OverHitRates, setting: Setting, be
         # an idle replica asks for nothing: take one session in its place
         sessions = np.where(wanted > 0, wanted, 1.0)[places]
         of_mode = OverHitRates(latency_s.hit_rates[:, places], latency_s.values[:, places])
-        found = memory.at_sessions(sessions, of_mode, begin)
+        outcome = memory.at_sessions(sessions, of_mode, begin)
         for name in CacheOutcome.__annotations__:
-            getattr(whole, name)[places] = getattr(found, name)
+            getattr(whole, name)[places] = getattr(outcome, name)
     return whole
 
 
 def _rows_of_outcome(rows: pl.DataFrame, solved: pl.DataFrame, outcome: CacheOutcome, setting: Setting) -> pl.DataFrame:
     """All rows of the curves at the outcome of each curve."""
-    found = solved.select(SCHEDULE_ID).with_columns(
+    settled = solved.select(SCHEDULE_ID).with_columns(
         pl.Series(f"_settled_{name}", values, nan_to_null=True) for name, values in cache_figures(outcome).items()
     )
-    joined = rows.join(found, on=SCHEDULE_ID, how="left", maintain_order="left")
+    joined = rows.join(settled, on=SCHEDULE_ID, how="left", maintain_order="left")
     hit_rate, reloads = (joined[f"_settled_{name}"].to_numpy() for name in ("cache_hit_rate", "cache_reload_fraction"))
     at = rows_at(joined, hit_rate, reloads, setting)
     return at.with_columns(prefix_kept_s="_settled_prefix_kept_s").drop(cs.starts_with("_settled_"))

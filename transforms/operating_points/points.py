@@ -110,10 +110,10 @@ def _solve(
     wanted = curves.with_columns(_wanted=share)
     if not evicts(setting.scenario, setting.options):
         return _solve_fitting(wanted.with_columns(_wanted=pl.min_horizontal(share, "_cap")), rows, setting), None
-    settled = settle_at_sessions(wanted, rows, setting, lambda at, known: _solve_at(at, known, setting))
+    settled = settle_at_sessions(wanted, rows, setting, lambda at, served: _solve_at(at, served, setting))
     warm, cold = (
-        _solve_fitting(_stopped_in_flight(wanted, known, setting), known, setting)
-        for known in (settled.warm, settled.cold)
+        _solve_fitting(_stopped_in_flight(wanted, served, setting), served, setting)
+        for served in (settled.warm, settled.cold)
     )
     return warm, cold
 
@@ -195,8 +195,8 @@ def _with_waiting(points: pl.DataFrame, curves: pl.DataFrame, rows: pl.DataFrame
     hit_rate = np.full(rows.height, constant_hit_rate(setting.scenario))
     kept = rows_at(rows, hit_rate, np.zeros(rows.height), setting)
     waiting = _solve_fitting(_stopped_in_flight(curves.with_columns(_wanted=share), kept, setting), kept, setting)
-    told = fewer & waiting["infeasible_reason"].is_null()
-    return points.with_columns(waiting.select(pl.when(told).then(name).alias(f"waiting_{name}") for name in figures))
+    waits = fewer & waiting["infeasible_reason"].is_null()
+    return points.with_columns(waiting.select(pl.when(waits).then(name).alias(f"waiting_{name}") for name in figures))
 
 
 def _solve_on_table(brackets: pl.DataFrame, setting: Setting) -> pl.DataFrame:
@@ -260,12 +260,12 @@ def _ends_on_roofline(
     preset: str, replica: RooflineReplica, batch: Array, turns: AgentTurns, spec: ModelSpec
 ) -> dict[str, Array]:
     """The figures of so large batches if all turns hit, and if all miss."""
-    found = {}
+    figures = {}
     for name, workload in (("hits", turns.on_hit), ("misses", turns.on_miss)):
         times = turn_times(preset, replica, batch, workload, spec)
-        found[at_end("turn_latency_ms", name)] = 1e3 * times.latency_s(workload.output_tokens)
-        found[at_end("serving_requests_per_s", name)] = np.asarray(times.requests_per_s)
-    return found
+        figures[at_end("turn_latency_ms", name)] = 1e3 * times.latency_s(workload.output_tokens)
+        figures[at_end("serving_requests_per_s", name)] = np.asarray(times.requests_per_s)
+    return figures
 
 
 def _judge(solved: pl.DataFrame, setting: Setting) -> pl.DataFrame:

@@ -33,16 +33,16 @@ WATTS: Final = "_watts_per_gpu"
 _MEMORY: Final = ("max_parked_sessions", "max_in_flight_requests")
 
 
-def with_figures(found: pl.DataFrame, curves: Curves, *, one_replica_is_least: bool) -> pl.DataFrame:
+def with_figures(answers: pl.DataFrame, curves: Curves, *, one_replica_is_least: bool) -> pl.DataFrame:
     """Plans of curves (replicas and the sessions of the fuller and emptier ones) with the figures of all of them.
 
     ``one_replica_is_least``: GPUs are sought, and nothing stops a plan of one replica but that it is one.
     """
     c, scenario, at = pl.col, curves.scenario, curves.limits.at
-    if WATTS not in found.columns:
-        found = found.with_columns(pl.lit(None, pl.Float64).alias(WATTS))
-    found = found.join(curves.stops, on=SCHEDULE_ID, how="left")
-    found = found.join(curves.most.group_by(SCHEDULE_ID).agg(c("_most").max()), on=SCHEDULE_ID, how="left")
+    if WATTS not in answers.columns:
+        answers = answers.with_columns(pl.lit(None, pl.Float64).alias(WATTS))
+    answers = answers.join(curves.stops, on=SCHEDULE_ID, how="left")
+    answers = answers.join(curves.most.group_by(SCHEDULE_ID).agg(c("_most").max()), on=SCHEDULE_ID, how="left")
     latency_s, low_latency_s = c("turn_latency_ms") / 1e3, c("_low_latency_ms") / 1e3
     rho = loop.activity_fraction(latency_s, scenario.think_time_s)
     fuller = c("sessions_planned") - c("_low") * c("replicas")
@@ -58,10 +58,10 @@ def with_figures(found: pl.DataFrame, curves: Curves, *, one_replica_is_least: b
     limits = {bound.name for bound in curves.bounds}
 
     def at_statistic(column: str, mean: pl.Expr) -> pl.Expr:
-        there = at != "mean" and column in found.columns
+        there = at != "mean" and column in answers.columns
         return c(column) if there else mean if at == "mean" else pl.lit(None, pl.Float64)
 
-    return found.with_columns(
+    return answers.with_columns(
         sessions="sessions_planned",
         gpus=gpus,
         sessions_per_replica=c("_high"),

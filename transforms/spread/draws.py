@@ -32,9 +32,9 @@ def lattice(points: int, dimensions: int) -> Array:
         root = (1.0 + root) ** (1.0 / (dimensions + 1))
     steps = root ** -np.arange(1.0, dimensions + 1)
     spread = (0.5 + np.arange(1.0, points + 1)[:, None] * steps) % 1.0
-    found = np.asarray((np.argsort(np.argsort(spread, axis=0), axis=0) + 0.5) / points)
-    found.setflags(write=False)
-    return found
+    points_of_cube = np.asarray((np.argsort(np.argsort(spread, axis=0), axis=0) + 0.5) / points)
+    points_of_cube.setflags(write=False)
+    return points_of_cube
 
 
 def normal_scores(shares: Array) -> Array:
@@ -88,14 +88,14 @@ def _powers(distribution: Distribution) -> tuple[tuple[Array, Array], ...]:
     values = values - float(values @ weights)
     spread = float(np.sqrt(values**2 @ weights))
     values, weights = compressed(values / spread if spread > 0 else values, weights)
-    found = [(values, weights)]
+    powers = [(values, weights)]
     for _ in range(_DOUBLINGS):
         pairs = (values[:, None] + values).ravel() / np.sqrt(2.0)
         values, weights = compressed(pairs, np.outer(weights, weights).ravel())
         lost = float(np.sqrt(values**2 @ weights))
         values = values / lost if lost > 0 else values
-        found.append((values, weights))
-    return tuple(found)
+        powers.append((values, weights))
+    return tuple(powers)
 
 
 def sum_quantiles(distribution: Distribution | None, mean: float, counts: Array, shares: Array) -> Array:
@@ -103,8 +103,8 @@ def sum_quantiles(distribution: Distribution | None, mean: float, counts: Array,
     if distribution is None or mean == 0:
         return mean * counts
     values, weights = nodes_of(distribution)
-    own = float(values @ weights)
-    deviation = float(np.sqrt((values - own) ** 2 @ weights)) * (mean / own)
+    mean_of_nodes = float(values @ weights)
+    deviation = float(np.sqrt((values - mean_of_nodes) ** 2 @ weights)) * (mean / mean_of_nodes)
     powers = _powers(distribution)
     steps = distribution.values is not None
     at = np.log2(np.maximum(counts, 1.0))
@@ -127,7 +127,7 @@ def binomial_quantiles(counts: Array, chance: float, shares: Array) -> Array:
         return np.zeros_like(counts)
     mean, variance = counts * chance, counts * chance * (1 - chance)
     many = variance > 100
-    found = np.where(many, np.rint(mean + np.sqrt(variance) * normal_scores(shares)), 0.0)
+    successes = np.where(many, np.rint(mean + np.sqrt(variance) * normal_scores(shares)), 0.0)
     few = np.flatnonzero(~many)
     left = counts[few]
     chance_of_count = (1 - chance) ** left
@@ -136,10 +136,10 @@ def binomial_quantiles(counts: Array, chance: float, shares: Array) -> Array:
         beyond = below < shares[few]
         if not beyond.any():
             break
-        found[few] += beyond
+        successes[few] += beyond
         chance_of_count = chance_of_count * (left - count) / (count + 1) * chance / (1 - chance)
         below = below + chance_of_count
-    return np.clip(found, 0.0, counts)
+    return np.clip(successes, 0.0, counts)
 
 
 #: Percentiles of tasks are within 2 % (p99: 3 %) of a simulation's with so many points.
@@ -184,5 +184,5 @@ def quantity(scenario: Scenario, name: str, shares: Array) -> Array:
     mean = getattr(scenario, name)
     if form is None:
         return np.full(len(shares), mean)
-    found = quantiles(*scaled_nodes(form, mean), shares, steps=form.values is not None)
-    return np.maximum(found, scenario.shared_prefix_tokens + 1) if name == "initial_prompt_tokens" else found
+    values = quantiles(*scaled_nodes(form, mean), shares, steps=form.values is not None)
+    return np.maximum(values, scenario.shared_prefix_tokens + 1) if name == "initial_prompt_tokens" else values

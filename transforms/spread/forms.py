@@ -46,8 +46,8 @@ class Nodes:
     @cached_property
     def deviations(self) -> Array:
         """Of the quantities; 0 for one that does not vary."""
-        found = np.sqrt(self.weights @ (self.values - self.means) ** 2)
-        return np.where(found > _ROUNDING * np.abs(self.values).max(axis=0), found, 0.0)
+        deviations = np.sqrt(self.weights @ (self.values - self.means) ** 2)
+        return np.where(deviations > _ROUNDING * np.abs(self.values).max(axis=0), deviations, 0.0)
 
     @cached_property
     def varying(self) -> list[int]:
@@ -65,14 +65,14 @@ class Nodes:
         if (key, shares) not in self._found:
             varies = self.deviations > 0
             centre = _centre(key, int(varies.sum()))
-            found = np.repeat(self.means[:, None], len(shares), axis=1)
+            factors = np.repeat(self.means[:, None], len(shares), axis=1)
             if centre.any():
                 read = _read_between if self.continuous else _read_steps
                 at, gradients = read(self, self.scaled @ centre, shares)
                 # so that at the centre itself the percentile is exact
                 gradients = gradients + np.outer((at - gradients @ centre) / (centre @ centre), centre)
-                found[varies] += self.deviations[varies, None] * gradients.T
-            self._found[key, shares] = found
+                factors[varies] += self.deviations[varies, None] * gradients.T
+            self._found[key, shares] = factors
         return self._found[key, shares]
 
 
@@ -83,9 +83,9 @@ def percentiles(nodes: Nodes, forms: Sequence[Number], shares: tuple[float, ...]
     A row's result does not depend on the rows beside it, to the last bit. ``shares`` rise, and so do the percentiles.
     """
     count = max((form.size for form in forms if isinstance(form, np.ndarray)), default=1)
-    found = np.empty((len(shares), count))
+    table = np.empty((len(shares), count))
     if not count:
-        return found
+        return table
     taken, cell = _cells(nodes, forms, count)
     # each quantity and share: a factor of every cell
     factors = np.stack([nodes.factors(key, shares) for key in taken.tolist()], axis=-1)
@@ -94,14 +94,14 @@ def percentiles(nodes: Nodes, forms: Sequence[Number], shares: tuple[float, ...]
         rest: Number = 0.0
         for quantity in alike:
             rest = rest + _part(forms[quantity], some) * nodes.means[quantity]
-        for share, values in enumerate(found[:, some]):
+        for share, values in enumerate(table[:, some]):
             values[:] = rest
             for quantity in nodes.varying:
                 of_cell = factors[quantity, share]
                 values += _part(forms[quantity], some) * (of_cell[0] if cell is None else of_cell[cell[some]])
             if share:
-                np.maximum(values, found[share - 1, some], out=values)
-    return found
+                np.maximum(values, table[share - 1, some], out=values)
+    return table
 
 
 def _cells(nodes: Nodes, forms: Sequence[Number], count: int) -> tuple[Indices, Indices | None]:

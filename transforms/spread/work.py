@@ -81,7 +81,7 @@ def _work(scenario: Scenario, groups: tuple[AttentionGroup, ...], prefill_sees_o
 
 def _mixed(parts: Sequence[MixPart], groups: tuple[AttentionGroup, ...], prefill_sees_output: bool) -> ScenarioNodes:
     """Turns and tasks of all scenarios of a mix, each with its share of them."""
-    known = [scenario_nodes(part.scenario, groups, prefill_sees_output=prefill_sees_output) for part in parts]
+    of_parts = [scenario_nodes(part.scenario, groups, prefill_sees_output=prefill_sees_output) for part in parts]
 
     def together(kinds: Sequence[Nodes], shares: Sequence[float]) -> Nodes:
         return Nodes(
@@ -91,8 +91,8 @@ def _mixed(parts: Sequence[MixPart], groups: tuple[AttentionGroup, ...], prefill
         )
 
     return ScenarioNodes(
-        together([nodes.turns for nodes in known], turn_shares(parts)),
-        together([nodes.tasks for nodes in known], task_shares(parts)),
+        together([nodes.turns for nodes in of_parts], turn_shares(parts)),
+        together([nodes.tasks for nodes in of_parts], task_shares(parts)),
     )
 
 
@@ -106,8 +106,8 @@ class _Work:
             self._profile = routed_profile(scenario, self._profile)
         self._retained = 0.0 if sees_output else scenario.output_retention_fraction * scenario.output_tokens_per_turn
         self._growth = scenario.context_growth_tokens * (scenario.turns - 1)
-        own = scenario.initial_prompt_tokens - scenario.shared_prefix_tokens
-        self._first_is_all_new = abs(scenario.first_turn_new_tokens - own) <= 1e-9 * own
+        first_prompt = scenario.initial_prompt_tokens - scenario.shared_prefix_tokens
+        self._first_is_all_new = abs(scenario.first_turn_new_tokens - first_prompt) <= 1e-9 * first_prompt
 
     def plain_turns(self, hit: float) -> Nodes:
         """Each turn as a hit and as a miss."""
@@ -255,8 +255,10 @@ class _Work:
     @staticmethod
     def _with_means(values: Array, weights: Array, means: Array) -> Array:
         """The columns scaled to their means."""
-        own = weights @ values / weights.sum()
-        return np.asarray(values * np.where(own != 0, means / np.where(own != 0, own, 1.0), 1.0))
+        means_before = weights @ values / weights.sum()
+        return np.asarray(
+            values * np.where(means_before != 0, means / np.where(means_before != 0, means_before, 1.0), 1.0)
+        )
 
     def _flops(self, context: Array, new: Array) -> Array:
         return np.asarray(attention_flops(self._groups, context - new, new) + np.zeros_like(new))
@@ -270,18 +272,18 @@ def _misses(count: float, chance: float, extra: Array) -> list[tuple[Array, Arra
     """
     mean, deviation = extra.mean(axis=0), extra.std(axis=0)
     counts, chances = _binomial(count, chance)
-    found = []
+    sums_and_weights = []
     for misses, weight in zip(counts, chances, strict=True):
         if misses == 1:
-            found.append((extra, np.full(len(extra), weight / len(extra))))
+            sums_and_weights.append((extra, np.full(len(extra), weight / len(extra))))
             continue
         spread = np.sqrt(misses * (count - misses) / max(count - 1, 1.0))
         if spread == 0:
-            found.append((misses * mean[None, :], np.array([weight])))
+            sums_and_weights.append((misses * mean[None, :], np.array([weight])))
         else:
             sums = misses * mean + spread * np.outer(_SCORES, deviation)
-            found.append((sums, np.full(len(_SCORES), weight / len(_SCORES))))
-    return found
+            sums_and_weights.append((sums, np.full(len(_SCORES), weight / len(_SCORES))))
+    return sums_and_weights
 
 
 def _binomial(count: float, chance: float) -> tuple[Array, Array]:
@@ -295,5 +297,5 @@ def _binomial(count: float, chance: float) -> tuple[Array, Array]:
     logs = np.concatenate(([0.0], np.cumsum(steps)))
     weights = np.exp(logs - logs.max())
     weights = weights / weights.sum()
-    told = weights > 1e-9
-    return compressed(numbers[told], weights[told] / weights[told].sum(), _MISSES_TOLD)
+    likely = weights > 1e-9
+    return compressed(numbers[likely], weights[likely] / weights[likely].sum(), _MISSES_TOLD)

@@ -75,17 +75,17 @@ def tail_nodes(
     prefill_sees_output: bool = True,
 ) -> TailNodes:
     """Of a scenario on a model at a hit rate: see ``scenario_nodes``."""
-    own = scenario_nodes(scenario, groups, hit_rate, prefill_sees_output=prefill_sees_output)
-    turns = with_waits(own.turns)
+    nodes = scenario_nodes(scenario, groups, hit_rate, prefill_sees_output=prefill_sees_output)
+    turns = with_waits(nodes.turns)
     outputs = turns.values[:, 3, None] + 1.0
     return TailNodes(
         turns,
         Nodes(turns.values / outputs, turns.weights, turns.continuous),
-        with_waits(own.tasks),
+        with_waits(nodes.tasks),
         _output_token(scenario, groups),
-        WorkMoments.of(own.turns),
-        PrefillClasses.of(own.turns),
-        tuple(float(mean) for mean in own.turns.means),
+        WorkMoments.of(nodes.turns),
+        PrefillClasses.of(nodes.turns),
+        tuple(float(mean) for mean in nodes.turns.means),
     )
 
 

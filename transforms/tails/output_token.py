@@ -32,7 +32,7 @@ def output_token_nodes(turns: Nodes) -> Nodes:
     later, weights = later[there], weights[there] / weights[there].sum()
     mean = float(weights @ later)
     nodes = with_waits(Nodes(later[:, None], weights))
-    own, exponential, normal = nodes.values.T
-    slowed = np.sqrt(mean / own)
-    columns = np.stack([np.ones_like(own), slowed * exponential, slowed * normal], axis=1)
+    later_tokens, exponential, normal = nodes.values.T
+    slowed = np.sqrt(mean / later_tokens)
+    columns = np.stack([np.ones_like(later_tokens), slowed * exponential, slowed * normal], axis=1)
     return Nodes(columns, nodes.weights, continuous=True)

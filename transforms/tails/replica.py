@@ -59,9 +59,9 @@ def aggregated_tails(
     step_ms = tpot_ms * load.share_that_decodes
     # beside its prefill: half of the step that runs when a prompt arrives, and one in each of its own
     steps = 0.5 + np.maximum(nodes.classes.new_tokens / _CHUNK_TOKENS, 1.0)
-    own = [number * step_ms + each for number, each in zip(steps.tolist(), alone_ms, strict=True)]
+    classes_ms = [number * step_ms + each for number, each in zip(steps.tolist(), alone_ms, strict=True)]
     queue = FirstTokenQueue.of(load, step_ms)
-    of_first_token = ttft_percentiles(own, nodes.classes.shares, queue, tuple(SHARES.values()))
+    of_first_token = ttft_percentiles(classes_ms, nodes.classes.shares, queue, tuple(SHARES.values()))
     wait = _within(waits(others, load, decode_ms), turn[0])
     return Tails(wait, wait, of_first_token, step_ms)
 
@@ -78,13 +78,13 @@ def disaggregated_tails(
     prompt; ``sessions_at``: a prefill rank, a decode rank."""
     alone = (slopes[0] / TTFT_QUEUE_FACTOR, slopes[1] / TTFT_QUEUE_FACTOR)
     at_prefill, at_decode = sessions_at
-    own = _prefills(slopes, nodes)
+    classes_ms = _prefills(slopes, nodes)
     _, load = _load(alone, at_prefill, turn, nodes)
     queue = FirstTokenQueue.of(load, 0.0)
-    mean = sum(share * each for share, each in zip(nodes.classes.shares.tolist(), own, strict=True))
+    mean = sum(share * each for share, each in zip(nodes.classes.shares.tolist(), classes_ms, strict=True))
     base = np.maximum(ttft_ms - mean - queue.busy * queue.mean_ms, 0.0)
-    own = [base + each for each in own]
-    of_first_token = ttft_percentiles(own, nodes.classes.shares, queue, tuple(SHARES.values()))
+    classes_ms = [base + each for each in classes_ms]
+    of_first_token = ttft_percentiles(classes_ms, nodes.classes.shares, queue, tuple(SHARES.values()))
     others = np.maximum(at_decode - 1.0, 0.0)
     varies = behind_prefill_pool((queue.busy, queue.mean_ms), load, others, decode_ms)
     of_decode = (0.0, decode_deviation(others, load.rho, decode_ms))
@@ -142,17 +142,17 @@ def ttft_percentiles(
     last = own_ms[-1]
     grown: list[Number] = []
     total: Number = 0.0
-    for own, share in zip(own_ms, shares.tolist(), strict=True):
+    for class_ms, share in zip(own_ms, shares.tolist(), strict=True):
         # relative to the longest, so that no power overflows
-        total = total + share * np.exp(np.maximum((own - last) / queue.mean_ms, -500.0))
+        total = total + share * np.exp(np.maximum((class_ms - last) / queue.mean_ms, -500.0))
         grown.append(total)
-    found: list[Number] = []
+    ttft: list[Number] = []
     for share in of:
         best: Number = np.inf
-        for own, beyond, sum_ in zip(own_ms, above.tolist(), grown, strict=True):
+        for class_ms, beyond, sum_ in zip(own_ms, above.tolist(), grown, strict=True):
             left = 1.0 - share - beyond
             if left > 1e-12:
                 at = last + queue.mean_ms * np.log(queue.busy * sum_ / left)
-                best = np.minimum(best, np.maximum(own, at))
-        found.append(best)
-    return found
+                best = np.minimum(best, np.maximum(class_ms, at))
+        ttft.append(best)
+    return ttft

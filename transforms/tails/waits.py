@@ -158,9 +158,9 @@ def with_waits(nodes: Nodes) -> Nodes:
     # nodes that are alike are one: a mix of a scenario and its twin is the scenario
     values, place = np.unique(nodes.values, axis=0, return_inverse=True)
     of_node = np.bincount(place.ravel(), weights=nodes.weights)
-    own = len(of_node)
-    copies = max(-(-_NODES // own), 1)
-    count = own * copies
+    nodes_of_quantity = len(of_node)
+    copies = max(-(-_NODES // nodes_of_quantity), 1)
+    count = nodes_of_quantity * copies
     shares = lattice(count, 2)
     # so that the scores of one node's copies, and those of neighbours, lie apart
     apart = (np.arange(count) * _coprime(count)) % count

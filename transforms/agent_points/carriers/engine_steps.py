@@ -59,12 +59,12 @@ class EngineSteps:
         attention) at ``_step_tokens``, and how both move. More workloads of a configuration say more of its steps."""
         rows = _with_parts(rows, StepParts(spec, rows, Gpu(rows, "decode")))
         names = ("_prompt_tokens", "_step_tokens", "_linear", "_weight_read", "_t_decode", "_context", "_read_before")
-        told = rows.select([CONFIGURATION_ID, "batch_per_rank"]).with_columns(
+        samples = rows.select([CONFIGURATION_ID, "batch_per_rank"]).with_columns(
             pl.Series(name, rows[name], nan_to_null=True) for name in names
         )
-        curves = LinearCurves.of_rows(told, CONFIGURATION_ID)
+        curves = LinearCurves.of_rows(samples, CONFIGURATION_ID)
         rows = rows.with_private(
-            _read_correction=read_corrections(told, CONFIGURATION_ID), _linear_before=curves.at(rows["_step_tokens"])
+            _read_correction=read_corrections(samples, CONFIGURATION_ID), _linear_before=curves.at(rows["_step_tokens"])
         )
         return cls(rows, spec, curves)
 
@@ -186,8 +186,8 @@ def _at_smallest_batch(rows: Rows, values: Array) -> Array:
     """The values at each configuration's smallest batch, where arithmetic weighs least."""
     c = pl.col
     frame = rows.select([CONFIGURATION_ID, "batch_per_rank"]).with_columns(_value=pl.Series(values, nan_to_null=True))
-    known = frame.filter(c("_value").is_not_null())
-    smallest = known.filter(c("batch_per_rank") == c("batch_per_rank").min().over(CONFIGURATION_ID))
+    priced = frame.filter(c("_value").is_not_null())
+    smallest = priced.filter(c("batch_per_rank") == c("batch_per_rank").min().over(CONFIGURATION_ID))
     means = smallest.group_by(CONFIGURATION_ID, maintain_order=True).agg(c("_value").mean())
     joined = frame.select(CONFIGURATION_ID).join(means, on=CONFIGURATION_ID, how="left", maintain_order="left")
     return np.asarray(joined["_value"].to_numpy())

@@ -49,12 +49,12 @@ class EngineRows:
 
     def served(self, work_of: Callable[[Engine, Indices], Work]) -> Served:
         """How each row's engine serves some work, which may differ from row to row."""
-        found = {name: np.full(len(self.rows), np.nan) for name in Served.__dataclass_fields__}
+        figures = {name: np.full(len(self.rows), np.nan) for name in Served.__dataclass_fields__}
         for engine, places in self.by_engine():
             served = serve(work_of(engine, places), engine.facts, values_of(engine.fitted.logs))
-            for name, values in found.items():
+            for name, values in figures.items():
                 values[places] = getattr(served, name)
-        return Served(**found)
+        return Served(**figures)
 
     def by_engine(self) -> list[tuple[Engine, Indices]]:
         """Each engine with the places of its rows."""
@@ -182,7 +182,7 @@ def engine_rows(rows: Rows, spec: ModelSpec, engines: Engines) -> FoundEngines:
     An expected engine carries aggregated rows of load generators that are not in lockstep. AIConfigurator's rows have
     none: its prices follow other rules.
     """
-    found: list[Engine] = []
+    of_deployments: list[Engine] = []
     number = np.full(len(rows), -1, np.intp)
     is_fitted = np.zeros(len(rows), np.bool_)
     facts = rows.select(["source", "serving_mode", "lockstep", CONFIGURATION_ID])
@@ -196,12 +196,12 @@ def engine_rows(rows: Rows, spec: ModelSpec, engines: Engines) -> FoundEngines:
         places = here if fitted is not None else here & may_be_expected
         if not places.any():
             continue
-        number[places] = len(found)
+        number[places] = len(of_deployments)
         is_fitted |= places & (fitted is not None)
-        found.append(fitted if fitted is not None else engines.expected_of(row, spec))
+        of_deployments.append(fitted if fitted is not None else engines.expected_of(row, spec))
     has = number >= 0
     return FoundEngines(
-        found, number, np.flatnonzero(is_fitted), np.flatnonzero(has & ~is_fitted), np.flatnonzero(~has)
+        of_deployments, number, np.flatnonzero(is_fitted), np.flatnonzero(has & ~is_fitted), np.flatnonzero(~has)
     )
 
 

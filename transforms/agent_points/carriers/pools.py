@@ -51,7 +51,7 @@ class PoolSteps:
         """The rows' pools in their parts, as ``engine_steps.EngineSteps`` does with mixed steps."""
         rows = _with_parts(rows, spec)
         names = ("_prompt_tokens", "_step_tokens", "_linear", "_weight_read", "_t_decode", "_context", "_read_before")
-        told = (
+        samples = (
             rows.select(["batch_per_rank", *_MAKE, *_PREFILL_WORKER, *_DECODE_WORKER])
             .select(
                 "batch_per_rank",
@@ -60,9 +60,9 @@ class PoolSteps:
             )
             .with_columns(pl.Series(name, rows[name], nan_to_null=True) for name in names)
         )
-        curves = LinearCurves.of_rows(told, "_prefill_worker")
+        curves = LinearCurves.of_rows(samples, "_prefill_worker")
         rows = rows.with_private(
-            _read_correction=read_corrections(told, "_decode_worker"), _linear_before=curves.at(rows["_step_tokens"])
+            _read_correction=read_corrections(samples, "_decode_worker"), _linear_before=curves.at(rows["_step_tokens"])
         )
         return cls(rows, spec, curves)
 

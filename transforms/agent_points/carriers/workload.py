@@ -132,10 +132,12 @@ def agent_turns(
     """
     if scenario.mix is not None:
         parts = [agent_turns(each.scenario, groups, prefill_sees_output=prefill_sees_output) for each in scenario.mix]
-        own = [each.at(constant_hit_rate(part.scenario)) for each, part in zip(parts, scenario.mix, strict=True)]
+        at_own_rate = [
+            each.at(constant_hit_rate(part.scenario)) for each, part in zip(parts, scenario.mix, strict=True)
+        ]
         on_hit, on_miss, stated = (
             _mixed(scenario.mix, workloads)
-            for workloads in ([each.on_hit for each in parts], [each.on_miss for each in parts], own)
+            for workloads in ([each.on_hit for each in parts], [each.on_miss for each in parts], at_own_rate)
         )
         return AgentTurns(on_hit, on_miss, (constant_hit_rate(scenario), stated))
     turns = turn_profile(scenario, prefill_sees_output=prefill_sees_output)
@@ -152,10 +154,13 @@ def agent_turns(
         )
 
     if is_routed(scenario):
-        found = recency(scenario).found
+        share_found = recency(scenario).found
         new, flops = _found_on_replica(scenario, groups, turns, (flops_on_hit, flops_on_miss))
         # hits are mixed in by what they find of what they could: at that rate the turns are those that are routed
-        new, flops = (miss + (own - miss) / found for own, miss in ((new, turns.new_on_miss), (flops, flops_on_miss)))
+        new, flops = (
+            miss + (at_own_rate - miss) / share_found
+            for at_own_rate, miss in ((new, turns.new_on_miss), (flops, flops_on_miss))
+        )
         return AgentTurns(workload(new, flops), workload(turns.new_on_miss, flops_on_miss))
     return AgentTurns(workload(turns.new_on_hit, flops_on_hit), workload(turns.new_on_miss, flops_on_miss))
 
@@ -170,7 +175,7 @@ def _found_on_replica(
     """
     count = len(turns.context)
     sliced = routed_profile(scenario, turns)
-    own = _flops(groups, sliced.context, sliced.new_on_hit).reshape(count, -1)
+    flops_on_replica = _flops(groups, sliced.context, sliced.new_on_hit).reshape(count, -1)
     new = sliced.new_on_hit.reshape(count, -1)
     hit, miss = (_flops(groups, turns.context, each) for each in (turns.new_on_hit, turns.new_on_miss))
     of_hit, of_miss = (
@@ -178,7 +183,7 @@ def _found_on_replica(
     )
     least, most = turns.new_on_hit[:, None], turns.new_on_miss[:, None]
     part = np.where(most > least, (new - least) / np.where(most > least, most - least, 1.0), 0.0)
-    return new.mean(axis=1), (own * (of_hit + part * (of_miss - of_hit))).mean(axis=1)
+    return new.mean(axis=1), (flops_on_replica * (of_hit + part * (of_miss - of_hit))).mean(axis=1)
 
 
 def _ratio(values: Array, base: Array) -> Array:
@@ -206,8 +211,8 @@ def _mixed(parts: Sequence[MixPart], workloads: Sequence[Workload]) -> Workload:
         )
 
     context = sum(share * each.decode_context_tokens for share, each in zip(decoding, workloads, strict=True)) / output
-    known = [each.squares for each in workloads if each.squares is not None]
-    squares = Squares.mixed(of_turns, known) if len(known) == len(workloads) else None
+    of_squares = [each.squares for each in workloads if each.squares is not None]
+    squares = Squares.mixed(of_turns, of_squares) if len(of_squares) == len(workloads) else None
     return Workload(context, output, mean(of_turns, "mean"), mean(of_tasks, "first"), mean(of_tasks, "last"), squares)
 
 

@@ -99,9 +99,9 @@ def add_bands(rows: Rows, agent: Agent) -> Rows:
     latency, ttft = (rows[name] for name in DEVIATIONS)
     near = np.asarray(rows["sessions"] >= NEAR_WALL * rows["max_sessions"])
     latency, ttft = (np.where(near, np.hypot(each, NEAR_WALL_DEVIATION), each) for each in (latency, ttft))
-    known = np.where(np.isfinite(latency), 1.0, np.nan)
+    only_calibrated = np.where(np.isfinite(latency), 1.0, np.nan)
     figures = _around("ttft_ms", rows["ttft_ms"], ttft) | _around("turn_latency_ms", rows["turn_latency_ms"], latency)
-    figures |= _around("max_sessions", rows["max_sessions"], WALL_DEVIATION * known)
+    figures |= _around("max_sessions", rows["max_sessions"], WALL_DEVIATION * only_calibrated)
     for end, other in (("low", "high"), ("high", "low")):
         turns = loop.turns_per_s(rows["sessions"], figures[f"turn_latency_ms_{other}"] / 1e3, agent.think_time_s)
         figures[f"tasks_per_hour_per_gpu_{end}"] = 3600.0 * turns / agent.turns / rows["gpus_per_replica"]

@@ -74,5 +74,5 @@ def batch_range_number() -> pl.Expr:
 
 def is_evaluated() -> pl.Expr:
     """Whether a row's source and engine are those of the reference sets; measured rows and rooflines are not."""
-    known = pl.col("source").is_in(EVALUATED_SOURCES) & pl.col("backend").is_in(EVALUATED_BACKENDS)
-    return known.fill_null(False)
+    of_reference = pl.col("source").is_in(EVALUATED_SOURCES) & pl.col("backend").is_in(EVALUATED_BACKENDS)
+    return of_reference.fill_null(False)

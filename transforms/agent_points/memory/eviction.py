@@ -105,9 +105,9 @@ class EvictingMemory:
         for number in range(len(self.shapes)):
             rows = np.flatnonzero(self.shape_of == number)
             if len(rows):
-                found = settled(rows)
+                outcome = settled(rows)
                 for name in CacheOutcome.__annotations__:
-                    getattr(whole, name)[rows] = getattr(found, name)
+                    getattr(whole, name)[rows] = getattr(outcome, name)
         return whole
 
 

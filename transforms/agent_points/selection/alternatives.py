@@ -98,9 +98,9 @@ class Alternatives:
 
         def most_in_set(values: Array) -> Array:
             """The highest value of each offer's set."""
-            found = np.full(int(of_set.max()) + 1, -np.inf)
-            np.maximum.at(found, of_set, values)
-            return np.asarray(found[of_set])
+            highest = np.full(int(of_set.max()) + 1, -np.inf)
+            np.maximum.at(highest, of_set, values)
+            return np.asarray(highest[of_set])
 
         at_context = _near(isl, context) & _near(osl, output)
         is_miss = at_context & _near(prefix, scenario.shared_prefix_tokens)
@@ -118,10 +118,10 @@ class Alternatives:
         if not direct.any():
             return Choice(taken, direct, np.empty(0, np.intp))
         # a row whose own workload is that of a miss too prices its own misses
-        own, prices = np.flatnonzero(direct), is_miss[self.offer]
-        miss, others = own.copy(), ~prices[own]
+        direct_rows, prices = np.flatnonzero(direct), is_miss[self.offer]
+        miss, others = direct_rows.copy(), ~prices[direct_rows]
         if others.any():
-            miss[others] = self.twins.find(own[others], np.flatnonzero(prices))
+            miss[others] = self.twins.find(direct_rows[others], np.flatnonzero(prices))
         return Choice(taken, direct, miss)
 
 

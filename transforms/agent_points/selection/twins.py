@@ -30,11 +30,11 @@ class Twins:
         One of the same file comes first, then one that is nobody's yet. Where a load has several on either side they
         are paired in the order of their figures, the fastest with the fastest; the last stands for what is left over.
         """
-        found = self._paired(which, others, ["_load", "source_file"])
-        for there in (np.setdiff1d(others, found), others):
-            left = found < 0
-            found[left] = self._paired(which[left], there, ["_load"])
-        return found
+        twins = self._paired(which, others, ["_load", "source_file"])
+        for there in (np.setdiff1d(others, twins), others):
+            left = twins < 0
+            twins[left] = self._paired(which[left], there, ["_load"])
+        return twins
 
     def _paired(self, which: Indices, others: Indices, of: list[str]) -> Indices:
         """The same among rows that are alike in the columns ``of``; -1 where there is none."""
@@ -45,9 +45,9 @@ class Twins:
         paired = wanted.with_columns(_rank=pl.when(pl.col("_last").is_not_null()).then("_rank")).join(
             there.select(*of, "_rank", _twin="_place"), on=[*of, "_rank"], how="left"
         )
-        found = np.full(len(self.rows), -1, np.intp)
-        found[paired["_place"].to_numpy()] = paired["_twin"].fill_null(-1).to_numpy()
-        return found[which]
+        twins = np.full(len(self.rows), -1, np.intp)
+        twins[paired["_place"].to_numpy()] = paired["_twin"].fill_null(-1).to_numpy()
+        return twins[which]
 
     def _ranked(self, places: Indices, of: list[str]) -> pl.DataFrame:
         """Those rows with their places (``_place``) and their ranks from 0 among those that are alike (``_rank``)."""
