@@ -214,13 +214,16 @@ def content_sha256(frame: pl.DataFrame) -> str:
 @cache
 def code_sha256() -> str:
     """A hash of the source code of this package and of the versions of the libraries that compute."""
+    return _sha256_of(code_files())
+
+
+@cache
+def code_files() -> dict[str, str]:
+    """The first digits of a hash of each source file, and the version of each library that computes."""
     root = Path(__file__).parents[2]
-    digest = hashlib.sha256(" ".join(f"{name} {metadata.version(name)}" for name in LIBRARIES).encode())
-    for folder in CODE_FOLDERS:
-        for path in sorted((root / folder).rglob("*.py")):
-            digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+    paths = [path for folder in CODE_FOLDERS for path in sorted((root / folder).rglob("*.py"))]
+    hashes = {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in paths}
+    return hashes | {name: metadata.version(name) for name in LIBRARIES}
 
 
 def priors_sha256() -> str:

@@ -26,6 +26,7 @@ from pipelines.building.incremental import (
     PartitionHasher,
     PartitionRecord,
     Previous,
+    code_files,
 )
 from pipelines.building.star import COLUMNS_OF, STORED, put_aside_again, write_dimensions, write_facts
 from pipelines.lake.durable import disk_failures_explained
@@ -162,6 +163,7 @@ def publish(prepared: Prepared, release: ReleaseWriter, records: Sequence[Partit
         release.write_text(ENGINES_FILE, prepared.engines.model_dump_json())
     extra: dict[str, object] = {
         "faults": inputs.faults,
+        "code": code_files(),
         "prices": [price.model_dump(mode="json") for price in prepared.prices],
     }
     if records and prepared.inputs_sha256 is not None:  # the next build may start from this release

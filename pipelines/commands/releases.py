@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pipelines.commands.shared_options import DEFAULT_LAKE, LakeOption
-from pipelines.terminal import say
+from pipelines.terminal import print_table, print_text, say
 
 if TYPE_CHECKING:
+    from pipelines.lake.diff import ReleaseDiff
     from pipelines.lake.reader import Release
 
 GRACE_MINUTES = 60.0
+#: Causes of a difference that are named in the terminal.
+_CAUSES = 12
+_GROUP_COLUMNS = (
+    "hardware", "model", "scenario", "gained", "lost", "moved", "turn_latency_change", "best_before", "best_after",
+    "because",
+)  # fmt: skip
 
 releases_app = typer.Typer(help="The releases of a lake.", no_args_is_help=True)
 
@@ -26,13 +33,14 @@ def _group() -> None:
 def list_command(
     lake: LakeOption = DEFAULT_LAKE,
     output_format: Annotated[
-        Literal["table", "json"], typer.Option("--format", help="json: also the rows of each table.")
+        Literal["table", "json", "csv"], typer.Option("--format", help="json: also the rows of each table.")
     ] = "table",
 ) -> None:
     """List the releases, oldest first, and which one is current."""
     import sys
 
-    from pipelines.lake.formats import write_json, write_table
+    from pipelines.commands.output import print_records
+    from pipelines.lake.formats import write_json
     from pipelines.lake.layout import Lake
     from pipelines.lake.reader import current_id, list_releases
     from schemas.errors import UserError
@@ -67,9 +75,17 @@ def list_command(
         write_json(sys.stdout, columns, rows)
         return
     for row in rows:
-        row[1] = "current" if row[1] else ""
         row[5] = sum(row[5].values()) if isinstance(row[5], dict) else None
-    write_table(sys.stdout, columns, rows, max_rows=0)
+    if output_format == "csv":
+        print_records([dict(zip(columns, row, strict=True)) for row in rows], columns, "csv")
+        return
+    for row in rows:
+        row[1] = "current" if row[1] else ""
+    print_table(columns, [[_cell(value) for value in row] for row in rows], importance=[0, 0, 4, 3, 2, 0, 1])
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _said_by_manifest(release: "Release") -> list[object]:
@@ -123,28 +139,33 @@ def diff_command(
     before: Annotated[str, typer.Argument(metavar="BEFORE", help="A release that `releases list` shows.")],
     after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one.")],
     lake: LakeOption = DEFAULT_LAKE,
-    output_format: Annotated[Literal["table", "json"], typer.Option("--format", help="How it is shown.")] = "table",
+    top: Annotated[
+        int, typer.Option("--top", min=0, help="So many GPUs, models and scenarios in the table; 0: all.")
+    ] = 10,
+    output_format: Annotated[
+        Literal["table", "json", "csv"],
+        typer.Option("--format", help="csv: each GPU, model and scenario that differs."),
+    ] = "table",
 ) -> None:
-    """Compare two releases: rows, and points gained, lost and moved.
+    """Compare two releases: points gained, lost and moved, where, by how much, and what did it.
 
-    A point is a configuration at one load and scenario. Exit 1, with an alarm, when an input file gives fewer usable
-    rows in AFTER than in BEFORE.
+    A point is a configuration at one load and scenario. What did it are files, options, catalogue entries and code
+    that differ and bear on the point. Exit 1, with an alarm, when an input file gives fewer usable rows in AFTER than
+    in BEFORE.
     """
-    import sys
+    from dataclasses import asdict
 
-    from pipelines.commands.output import print_json
+    from pipelines.commands.output import print_json, print_records
     from pipelines.lake.diff import diff_releases
-    from pipelines.lake.formats import write_table
 
     diff = diff_releases(lake, before, after)
     if output_format == "json":
         print_json(diff.to_json())
+    elif output_format == "csv":
+        groups = [{**asdict(group), "because": "; ".join(group.because)} for group in diff.groups]
+        print_records(groups, _GROUP_COLUMNS, "csv")
     else:
-        columns = ["table", "rows_before", "rows_after", "gained", "lost", "moved"]
-        rows = [[getattr(table, name) for name in columns] for table in diff.tables]
-        write_table(sys.stdout, columns, rows, max_rows=0)
-        if diff.partitions_changed is not None:
-            say(f"Partitions made from other inputs: {diff.partitions_changed:,}")
+        _print_diff(diff, top)
     for file in diff.lost_rows:
         say(
             f"ALARM: {file.path} ({file.tool or 'no tool'}) gives {file.rows_after:,} usable rows, "
@@ -153,6 +174,44 @@ def diff_command(
         )
     if diff.lost_rows:
         raise typer.Exit(1)
+
+
+def _print_diff(diff: "ReleaseDiff", top: int) -> None:
+    columns = ["table", "rows_before", "rows_after", "gained", "lost", "moved"]
+    rows = [[table.table, *(f"{getattr(table, name):,}" for name in columns[1:])] for table in diff.tables]
+    print_table(columns, rows)
+    if diff.partitions_changed is not None:
+        say(f"Partitions made from other inputs: {diff.partitions_changed:,}")
+    print_text("What they were made from is the same." if not diff.causes else "What they were made from differs:")
+    for cause in diff.causes[:_CAUSES]:
+        print_text(f"  {cause}")
+    if len(diff.causes) > _CAUSES:
+        print_text(f"  and {len(diff.causes) - _CAUSES:,} more (--format json)")
+    if not diff.groups:
+        return
+    shown = diff.groups[: top or None]
+    say("\nAgent points, the largest change of the best first")
+    print_table(
+        ["hardware", "model", "scenario", "gained", "lost", "moved", "turns by\nup to, %",
+         "best tasks/h\nper GPU", "change\n%", "because of"],
+        [
+            [group.hardware, group.model, group.scenario, f"{group.gained:,}", f"{group.lost:,}", f"{group.moved:,}",
+             _percent(group.turn_latency_change), f"{_figure(group.best_before)} > {_figure(group.best_after)}",
+             _percent(group.best_change), ", ".join(group.because) or "-"]
+            for group in shown
+        ],
+        importance=[0, 0, 0, 6, 5, 4, 3, 2, 0, 1],
+    )  # fmt: skip
+    if len(shown) < len(diff.groups):
+        print_text(f"{len(diff.groups):,} GPUs, models and scenarios differ: --top 0 shows all.")
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _percent(fraction: float | None) -> str:
+    return "-" if fraction is None else f"{100 * fraction:+.3g}" if fraction else "0"
 
 
 @releases_app.command("verify")

@@ -1,4 +1,4 @@
-"""What two releases of a lake do not have in common: rows and frontier points gained, lost and moved.
+"""What two releases of a lake do not have in common: points gained, lost and moved, by how much and because of what.
 
 A point is the same in both when its configuration, load and scenario are: versions of tools and the file that it
 stands in may differ. It has moved when a coordinate has. Partitions that were made from the same inputs are not
@@ -7,11 +7,12 @@ read at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.lake.diff_causes import Causes, causes, files_of_groups
 from pipelines.lake.layout import MANIFEST, damaged
 from pipelines.lake.places import register_store
 from pipelines.lake.reader import Release, find_release
@@ -33,6 +34,10 @@ IDENTITY = (
 )  # fmt: skip
 COORDINATES = ("turn_latency_ms", "turns_per_s_per_gpu", "kv_bytes_per_gpu", "sessions")
 RELATIVE_TOLERANCE = 1e-9
+#: What points are compared by, and what says which of them is best.
+GROUP = ("hardware", "model", "scenario")
+BEST = {"tasks_per_hour_per_gpu": "DOUBLE", "feasible": "BOOLEAN"}
+SIDES = ("old", "new")
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,32 @@ class TableDiff:
     gained: int = 0
     lost: int = 0
     moved: int = 0
+
+
+@dataclass(frozen=True)
+class GroupDiff:
+    """Agent points of one GPU, model and scenario: what was gained, lost and moved, by how much, and because of what.
+
+    ``turn_latency_change``: the largest relative change of a point that both have; ``best_*``: tasks an hour per GPU.
+    """
+
+    hardware: str
+    model: str
+    scenario: str
+    gained: int
+    lost: int
+    moved: int
+    turn_latency_change: float | None
+    best_before: float | None
+    best_after: float | None
+    because: list[str]
+
+    @property
+    def best_change(self) -> float | None:
+        """By how much the best has changed, relatively; None where one of them has none."""
+        if not self.best_before or self.best_after is None:
+            return None
+        return self.best_after / self.best_before - 1.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +97,8 @@ class ReleaseDiff:
     partitions_changed: int | None
     tables: list[TableDiff]
     lost_rows: list[LostRows]
+    causes: list[str]
+    groups: list[GroupDiff]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,14 +113,21 @@ def diff_releases(lake_path: Path, before_id: str, after_id: str) -> ReleaseDiff
     try:
         register_store(connection, after.path)
         changed = _changed_partitions(before, after)
-        tables = [_diff_table(connection, before, after, name, changed) for name in POINT_TABLES]
+        differing = causes(before, after)
+        groups: list[GroupDiff] = []
+        tables = []
+        for name in POINT_TABLES:
+            tables.append(_diff_table(connection, before, after, name, changed))
+            if name == "agent_points" and tables[0] is not None:
+                groups = _groups(connection, before, after, differing)
         lost = _lost_rows(connection, before, after)
     except duckdb.Error as error:
         raise UserError(f"Releases {before.id} and {after.id} cannot be compared: {error}") from error
     finally:
         connection.close()
     number = None if changed is None else len(changed)
-    return ReleaseDiff(before.id, after.id, number, [table for table in tables if table is not None], lost)
+    compared = [table for table in tables if table is not None]
+    return ReleaseDiff(before.id, after.id, number, compared, lost, differing.sentences(), groups)
 
 
 def _changed_partitions(before: Release, after: Release) -> set[str] | None:
@@ -111,20 +151,44 @@ def _diff_table(
     there = {column.name for column in _table(before, name).columns} & {c.name for c in _table(after, name).columns}
     identity = [column for column in IDENTITY if column in there]
     coordinates = [column for column in COORDINATES if column in there]
-    for side, release in (("old", before), ("new", after)):
-        points = _points_sql(release, name, changed, identity, coordinates)
+    for side, release in zip(SIDES, (before, after), strict=True):
+        points = _points_sql(release, name, changed, identity, coordinates, there)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {side} AS {points}")
     moved = " OR ".join(
         f"old.{column} IS DISTINCT FROM new.{column} AND coalesce(abs(old.{column} - new.{column}) > "
         f"{RELATIVE_TOLERANCE} * greatest(abs(old.{column}), abs(new.{column})), true)"
         for column in coordinates
     )
-    gained, lost, others = connection.execute(
-        f"SELECT count(*) FILTER (old.point IS NULL), count(*) FILTER (new.point IS NULL), "
-        f"count(*) FILTER (old.point IS NOT NULL AND new.point IS NOT NULL AND ({moved})) "
-        "FROM old FULL JOIN new ON old.point = new.point AND old.number = new.number"
-    ).fetchall()[0]
-    return TableDiff(name, rows[0], rows[1], gained, lost, others)
+    there_in_both = f"old.point IS NOT NULL AND new.point IS NOT NULL AND ({moved})"
+    group = ", ".join(f"coalesce(old.{key}, new.{key}) AS {key}" for key in GROUP)
+    best = ", ".join(f"max({side}.tasks_per_hour_per_gpu) FILTER ({side}.feasible) AS best_{side}" for side in SIDES)
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE groups AS SELECT {group}, "
+        "count(*) FILTER (old.point IS NULL) AS gained, count(*) FILTER (new.point IS NULL) AS lost, "
+        f"count(*) FILTER ({there_in_both}) AS moved, "
+        f"max(abs(new.turn_latency_ms / old.turn_latency_ms - 1)) AS turn_latency_change, {best} "
+        "FROM old FULL JOIN new ON old.point = new.point AND old.number = new.number GROUP BY ALL"
+    )
+    counted = connection.execute("SELECT sum(gained), sum(lost), sum(moved) FROM groups").fetchall()[0]
+    return TableDiff(name, rows[0], rows[1], *(int(count or 0) for count in counted))
+
+
+def _groups(
+    connection: duckdb.DuckDBPyConnection, before: Release, after: Release, differing: Causes
+) -> list[GroupDiff]:
+    """Groups of the table compared last in which something differs, the largest change of the best first."""
+    rows = connection.execute(
+        "SELECT hardware, model, scenario, gained, lost, moved, turn_latency_change, best_old, best_new FROM groups "
+        "WHERE gained + lost + moved > 0 "
+        "ORDER BY abs(best_new / best_old - 1) DESC NULLS LAST, gained + lost + moved DESC, hardware, model, scenario"
+    ).fetchall()
+    read = [files_of_groups(connection, release) for release in (before, after)]
+    groups = []
+    for row in rows:
+        hardware, model, scenario = row[:3]
+        files = frozenset().union(*(side.get((hardware, model), frozenset()) for side in read))
+        groups.append(GroupDiff(*row, because=differing.of_group(hardware, model, scenario, files)))
+    return groups
 
 
 def _rows(release: Release, name: str) -> int | None:
@@ -137,22 +201,29 @@ def _rows(release: Release, name: str) -> int | None:
 
 
 def _points_sql(
-    release: Release, name: str, changed: set[str] | None, identity: Sequence[str], coordinates: Sequence[str]
+    release: Release,
+    name: str,
+    changed: set[str] | None,
+    identity: Sequence[str],
+    coordinates: Sequence[str],
+    there: Collection[str],
 ) -> str:
-    """Identity, as a hash, and coordinates of the points in the changed partitions.
+    """Identity, as a hash, coordinates, group, and what says which is best, of the points in the changed partitions.
 
     ``number`` tells rows apart that are alike in all that identifies them.
     """
     table = _table(release, name)
-    scans = [scan_sql(release.path, files, table.partitioned_by, [*identity, *coordinates])
-             for files in _files(release, table, changed)]  # fmt: skip
-    nothing = ", ".join(f"NULL::DOUBLE AS {column}" for column in coordinates)
+    types = dict.fromkeys(GROUP, "VARCHAR") | dict.fromkeys(COORDINATES, "DOUBLE") | BEST
+    read = [column for column in dict.fromkeys((*identity, *coordinates, *types)) if column in there]
+    scans = [scan_sql(release.path, files, table.partitioned_by, read) for files in _files(release, table, changed)]
     if not scans:
+        nothing = ", ".join(f"NULL::{kind} AS {column}" for column, kind in types.items())
         return f"SELECT NULL::UBIGINT AS point, NULL::BIGINT AS number, {nothing} WHERE false"
     point = f"hash({', '.join(map(quote_name, identity))})"
+    columns = ", ".join(column if column in there else f"NULL::{kind} AS {column}" for column, kind in types.items())
     return (
         f"SELECT {point} AS point, row_number() OVER (PARTITION BY {point} ORDER BY {', '.join(coordinates)}) "
-        f"AS number, {', '.join(coordinates)} FROM ({' UNION ALL '.join(scans)})"
+        f"AS number, {columns} FROM ({' UNION ALL '.join(scans)})"
     )
 
 

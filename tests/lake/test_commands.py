@@ -147,6 +147,9 @@ def test_releases_list(lake: Path, releases: list[str]) -> None:
     assert [row[0] for row in rows[2:]] == releases
     assert [row[1] == "current" for row in rows[2:]] == [False, False, True]
     assert [row[-2] for row in rows[2:]] == ["7", "9", "11"]  # twice n + 2 points, and one GPU
+    narrow = CliRunner().invoke(app, ["releases", "list", "--lake", str(lake)], env={"COLUMNS": "80"}).stdout
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert all(release in narrow for release in releases)
 
 
 def test_releases_list_says_that_the_current_one_is_gone(lake: Path, releases: list[str]) -> None:

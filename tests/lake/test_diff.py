@@ -122,6 +122,47 @@ def test_diff_as_json_and_as_a_table(lake: Path) -> None:
     assert ["agent_frontier", "1", "2", "1", "0", "0"] in [line.split() for line in shown.splitlines()]
 
 
+def test_where_by_how_much_and_because_of_what(lake: Path) -> None:
+    """One file changed, of which H100 is read; an option too. B200's points are the same and are not named."""
+    serving = {"source_file": "a.csv"}
+
+    def release(latency: float, best: float, sha256: str, context: str) -> str:
+        with begin_release(lake) as writer:
+            points = [
+                point(1, latency, tasks_per_hour_per_gpu=best, feasible=True),
+                point(1, 100.0, tasks_per_hour_per_gpu=5.0, feasible=True, hardware="b200"),
+            ]
+            for table in ("agent_points", "agent_frontier"):
+                write_partitioned(writer, table, rows_of(table, points), by=TABLES[table].partitions)
+            given = {"hardware": "h100-sxm", "model": "qwen3-32b", **serving}
+            rows = pl.DataFrame([given], schema=empty_frame("serving_points").schema)
+            write_partitioned(writer, "serving_points", rows, by=TABLES["serving_points"].partitions)
+            columns = empty_frame("sources").schema
+            writer.write_table("sources", pl.DataFrame(SOURCES, schema=columns), folder=True)
+            fields = {**FIELDS, "config": {"kv_context": context}, "inputs": [{"path": "a.csv", "sha256": sha256}]}
+            return writer.publish(**fields, extra={"code": {"x.py": "1"}}).id
+
+    first, second = release(100.0, 40.0, "a", "mean"), release(110.0, 36.0, "b", "p95")
+    diff = diff_releases(lake, first, second)
+    assert diff.causes == ["file a.csv: changed", "option kv_context: mean > p95"]
+    (group,) = diff.groups
+    assert (group.hardware, group.model, group.scenario, group.moved) == ("h100-sxm", "qwen3-32b", "code-agent", 1)
+    assert group.turn_latency_change == pytest.approx(0.1)
+    assert (group.best_before, group.best_after) == (40.0, 36.0)
+    assert group.best_change == pytest.approx(-0.1)
+    assert group.because == ["a.csv", "--kv-context"]
+    shown = run("releases", "diff", first, second, "--lake", lake).stdout
+    assert "40 > 36" in shown
+    assert "-10  a.csv, --kv-context" in shown
+    narrow = CliRunner().invoke(app, ["releases", "diff", first, second, "--lake", str(lake)], env={"COLUMNS": "80"})
+    assert max(map(len, narrow.stdout.splitlines())) <= 80
+    assert (
+        run("releases", "diff", first, second, "--lake", lake, "--format", "csv")
+        .stdout.splitlines()[1]
+        .startswith("h100-sxm,qwen3-32b,code-agent,0,0,1,")
+    )
+
+
 def test_diff_with_a_release_that_is_not_there(lake: Path) -> None:
     first = publish(lake, [point(1)], SOURCES)
     with pytest.raises(UserError, match="has no complete release"):
