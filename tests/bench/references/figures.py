@@ -53,7 +53,6 @@ TOLERANCE: Final = 1e-9
 #: What taking the steps of a row apart finds.
 _OF_STEPS: Final = (
     "_is_serial", "_dispatch_ms", "context_requests_per_step", "accepted_tokens", "decode_step_ms", "mixed_step_ms",
-    "_read_correction", "_read_before", "_attention_share", "_linear", "_linear_before", "_rate_of_steps",
 )  # fmt: skip
 
 
@@ -111,8 +110,18 @@ class Inputs:
         names = carrier.rows.select(["point_id"]).with_row_index("_place")
         place = points.select("point_id").join(names, on="point_id", maintain_order="left")["_place"].to_numpy()
         taken = carrier.take(place.astype(np.intp))
-        apart = {name: taken.rows[name].astype(np.float64) for name in _OF_STEPS}
-        return cls("transfer", setting.spec, {**x, **apart, "_deployment": taken.curves.deployment * 1.0}, taken.curves)
+        steps = taken.steps
+        apart = {
+            **{name: taken.rows[name].astype(np.float64) for name in _OF_STEPS},
+            "_read_correction": steps.read_correction,
+            "_read_before": steps.apart.read_ms,
+            "_attention_share": steps.apart.attention_share,
+            "_linear": steps.apart.linear_ms,
+            "_linear_before": steps.curve_ms,
+            "_rate_of_steps": taken.rate_of_steps,
+            "_deployment": steps.curves.deployment * 1.0,
+        }
+        return cls("transfer", setting.spec, {**x, **apart}, steps.curves)
 
 
 def _looked_up(points: pl.DataFrame, setting: Setting) -> Figures:

@@ -10,7 +10,7 @@ import polars as pl
 from schemas.arrays import Array, Flags, Indices
 from schemas.models import ModelSpec
 from transforms.agent_points.carriers.last_answer import LastAnswer
-from transforms.agent_points.carriers.linear_work import LinearCurves, moved_linear_ms, read_corrections
+from transforms.agent_points.carriers.linear_work import MovableSteps, StepsApart
 from transforms.agent_points.carriers.step_parts import StepParts
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures
@@ -18,9 +18,9 @@ from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.configurations import CONFIGURATION_ID
-from transforms.equations import engine_steps as steps
+from transforms.equations import engine_steps as equations
 from transforms.equations.kv_memory import attention_flops
-from transforms.equations.transfer import moved_decode_step_ms, priced_share
+from transforms.equations.transfer import priced_share
 from transforms.numbers import Number
 from transforms.serving_points.step_times import (
     Cycle,
@@ -49,28 +49,21 @@ class EngineSteps:
     method: ClassVar[str] = "transfer"
     rows: Rows
     spec: ModelSpec
-    curves: LinearCurves
+    steps: MovableSteps
+    rate_of_steps: Array  #: requests a second that the row's own steps give back
 
     _known: LastAnswer[tuple[float, float], _Decoding] = field(default_factory=LastAnswer, repr=False, compare=False)
 
     @classmethod
     def taken_apart(cls, rows: Rows, spec: ModelSpec) -> "EngineSteps":
-        """The rows' steps in their parts: ``_read_before`` (KV of a decode step), ``_linear`` (a mixed step without
-        attention) at ``_step_tokens``, and how both move. More workloads of a configuration say more of its steps."""
-        rows = _with_parts(rows, StepParts(spec, rows, Gpu(rows, "decode")))
-        names = ("_prompt_tokens", "_step_tokens", "_linear", "_weight_read", "_t_decode", "_context", "_read_before")
-        samples = rows.select([CONFIGURATION_ID, "batch_per_rank"]).with_columns(
-            pl.Series(name, rows[name], nan_to_null=True) for name in names
-        )
-        curves = LinearCurves.of_rows(samples, CONFIGURATION_ID)
-        rows = rows.with_private(
-            _read_correction=read_corrections(samples, CONFIGURATION_ID), _linear_before=curves.at(rows["_step_tokens"])
-        )
-        return cls(rows, spec, curves)
+        """The rows' steps in their parts. More workloads of a configuration say more of how these move."""
+        apart, rate = _apart(rows, StepParts(spec, rows, Gpu(rows, "decode")))
+        configurations = rows.select([CONFIGURATION_ID, "batch_per_rank"])
+        return cls(rows, spec, MovableSteps.of(apart, configurations, CONFIGURATION_ID, CONFIGURATION_ID), rate)
 
     def take(self, which: Flags | Indices) -> "EngineSteps":
         """Those of the rows; what the others have told of them stays."""
-        return EngineSteps(self.rows.take(which), self.spec, self.curves.take(which))
+        return EngineSteps(self.rows.take(which), self.spec, self.steps.take(which), self.rate_of_steps[which])
 
     def figures_at(self, workload: Workload) -> dict[str, Number]:
         """The same steps at the agent's workload, put together again: turn figures and ``serving_requests_per_s``."""
@@ -82,15 +75,15 @@ class EngineSteps:
 
         def prefill_ms(prefill: Prefill) -> Number:
             """Prefills of one mixed step."""
-            linear = self._linear_ms(together * prefill.new_tokens + decoding.beside_prefill)
+            linear = self.steps.linear_ms(together * prefill.new_tokens + decoding.beside_prefill)
             return linear + prefill.attention_flops * self._attention_ms_per_flop
 
         mean, first, last = workload.of_each_turn(prefill_ms)
         mixed = mean + decoding.attention_beside_prefill_ms
         # a mixed step decodes too: not below a decode step, unless the row's own is
         t_mix = np.where(self._mixed_is_longer, np.maximum(mixed, t_dec), mixed)
-        ttft = steps.ttft(t_mix, cycle.queue_factor, cycle.dispatch_ms)
-        tpot = steps.tpot(t_mix, t_dec, cycle.tpot_mixed, cycle.decode_only) / rows["accepted_tokens"]
+        ttft = equations.ttft(t_mix, cycle.queue_factor, cycle.dispatch_ms)
+        tpot = equations.tpot(t_mix, t_dec, cycle.tpot_mixed, cycle.decode_only) / rows["accepted_tokens"]
         shortest = np.maximum(t_dec, 0.0)
         figures = turn_figures(
             ttft,
@@ -101,24 +94,20 @@ class EngineSteps:
         )
         rate = _rate(rows, cycle, t_mix, t_dec, figures["turn_latency_ms"])
         # a table's throughput is within its rounding of its own steps: keep the table's
-        return {**figures, "serving_requests_per_s": rate * rows["row_requests_per_s"] / rows["_rate_of_steps"]}
+        return {**figures, "serving_requests_per_s": rate * rows["row_requests_per_s"] / self.rate_of_steps}
 
     def prefill_slopes(self, light: Prefill, heavy: Prefill) -> tuple[Number, Number]:
         """Of one of the prefills of a mixed step, between two of them."""
         together = self.rows["context_requests_per_step"]
-        less, more = (self._linear_ms(together * turn.new_tokens) for turn in (light, heavy))
+        less, more = (self.steps.linear_ms(together * turn.new_tokens) for turn in (light, heavy))
         per_token = (more - less) / together / (heavy.new_tokens - light.new_tokens)
         return per_token, self._attention_ms_per_flop / together
 
     def _decoding(self, context_tokens: float, output_tokens: float) -> _Decoding:
-        rows, parts, correction = self.rows, self._parts, self.rows["_read_correction"]
+        rows, parts = self.rows, self._parts
         cycle, beside = _cycle(rows, output_tokens)
-        step_ms = moved_decode_step_ms(
-            rows["decode_step_ms"],
-            correction * rows["_read_before"],
-            correction * parts.decode_attention_ms(rows["batch_per_rank"], context_tokens),
-        )
-        attention = rows["_attention_share"] * parts.decode_attention_ms(beside, context_tokens)
+        step_ms = self.steps.decode_ms(parts.decode_attention_ms(rows["batch_per_rank"], context_tokens))
+        attention = self.steps.apart.attention_share * parts.decode_attention_ms(beside, context_tokens)
         return _Decoding(cycle, step_ms, beside, attention)
 
     @cached_property
@@ -128,16 +117,12 @@ class EngineSteps:
     @cached_property
     def _attention_ms_per_flop(self) -> Number:
         """Of the prefills of one mixed step, FLOPs being those of one of them."""
-        rows = self.rows
-        return rows["_attention_share"] * self._parts.prefill_attention_ms(rows["context_requests_per_step"], 1.0)
+        together = self.rows["context_requests_per_step"]
+        return self.steps.apart.attention_share * self._parts.prefill_attention_ms(together, 1.0)
 
     @cached_property
     def _mixed_is_longer(self) -> Flags:
         return np.asarray(self.rows["mixed_step_ms"] >= self.rows["decode_step_ms"])
-
-    def _linear_ms(self, tokens: Number) -> Number:
-        """Linear work of a step; the row's own distance from its configuration's curve is kept."""
-        return moved_linear_ms(self.rows["_linear"], self.rows["_linear_before"], self.curves.at(tokens))
 
 
 def _cycle(rows: Rows, output_tokens: Number) -> tuple[Cycle, Number]:
@@ -155,7 +140,8 @@ def _rate(rows: Rows, cycle: Cycle, t_mix: Number, t_dec: Number, latency_ms: Nu
     )
 
 
-def _with_parts(rows: Rows, parts: StepParts) -> Rows:
+def _apart(rows: Rows, parts: StepParts) -> tuple[StepsApart, Array]:
+    """The rows' steps in their parts, and the requests a second that these give back."""
     batch, together, t_mix, t_dec = (
         rows[name] for name in ("batch_per_rank", "context_requests_per_step", "mixed_step_ms", "decode_step_ms")
     )
@@ -169,17 +155,17 @@ def _with_parts(rows: Rows, parts: StepParts) -> Rows:
     read = parts.decode_attention_ms(batch, context)
     # ``W``: a decode step without its attention, and with the experts that so few tokens leave unread
     rest = t_dec - read + parts.unread_experts_ms(batch)
-    return rows.with_private(
-        _t_decode=t_dec,
-        _rate_of_steps=_rate(rows, cycle, t_mix, t_dec, rows["row_latency_ms"]),
-        _read_before=read,
-        _prompt_tokens=together * new,
-        _context=context,
-        _attention_share=share,
-        _linear=t_mix - share * attention,
-        _step_tokens=together * new + beside,
-        _weight_read=_at_smallest_batch(rows, rest),
+    apart = StepsApart(
+        prompt_tokens=together * new,
+        step_tokens=together * new + beside,
+        linear_ms=t_mix - share * attention,
+        attention_share=share,
+        weight_read_ms=_at_smallest_batch(rows, rest),
+        decode_ms=t_dec,
+        read_ms=read,
+        context_tokens=context,
     )
+    return apart, np.asarray(_rate(rows, cycle, t_mix, t_dec, rows["row_latency_ms"]))
 
 
 def _at_smallest_batch(rows: Rows, values: Array) -> Array:

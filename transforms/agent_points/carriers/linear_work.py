@@ -12,11 +12,71 @@ import numpy as np
 import polars as pl
 
 from schemas.arrays import Array, Flags, Indices
-from transforms.equations.transfer import fixed_part_ms, growth_ms_per_token
+from transforms.equations.transfer import fixed_part_ms, growth_ms_per_token, moved_decode_step_ms
 from transforms.numbers import Number, if_else, largest
 
 #: Two samples make a line if the higher has so many times the tokens of the lower.
 FAR_APART = 1.2
+
+
+@dataclass(frozen=True)
+class StepsApart:
+    """Steps of rows in their parts, one entry a row; the prefills of a step, a decode step.
+
+    ``linear_ms`` without attention at ``step_tokens``, of which ``prompt_tokens`` are new tokens of prompts; physics'
+    attention counts by ``attention_share``. ``decode_ms`` at ``context_tokens``, with reads of KV that physics prices
+    at ``read_ms``. ``weight_read_ms``: one read of the weights, as far as the row tells it.
+    """
+
+    prompt_tokens: Array
+    step_tokens: Array
+    linear_ms: Array
+    attention_share: Array
+    weight_read_ms: Array
+    decode_ms: Array
+    read_ms: Array
+    context_tokens: Array
+
+    def take(self, which: Flags | Indices) -> "StepsApart":
+        """Those of the rows."""
+        return StepsApart(**{name: getattr(self, name)[which] for name in self.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class MovableSteps:
+    """Steps of rows in their parts, and what all rows of their deployments say of how both parts move.
+
+    ``curve_ms``: the curve of linear work at the row's own tokens; ``read_correction``: what physics' reads are
+    multiplied by.
+    """
+
+    apart: StepsApart
+    curves: "LinearCurves"
+    curve_ms: Array
+    read_correction: Array
+
+    @classmethod
+    def of(cls, apart: StepsApart, deployments: pl.DataFrame, prefilling: str, decoding: str) -> "MovableSteps":
+        """``deployments``: ``batch_per_rank`` of the rows, and columns that number what prefills and what decodes."""
+        samples = deployments.with_columns(
+            pl.Series(name, getattr(apart, name), nan_to_null=True) for name in StepsApart.__dataclass_fields__
+        )
+        curves = LinearCurves.of_rows(samples, prefilling)
+        return cls(apart, curves, curves.at(apart.step_tokens), read_corrections(samples, decoding))
+
+    def take(self, which: Flags | Indices) -> "MovableSteps":
+        """Those of the rows; what the others have told of them stays."""
+        curves, curve_ms = self.curves.take(which), self.curve_ms[which]
+        return MovableSteps(self.apart.take(which), curves, curve_ms, self.read_correction[which])
+
+    def linear_ms(self, tokens: Number) -> Number:
+        """Linear work of a step of so many tokens; the row's own distance from its deployment's curve is kept."""
+        return moved_linear_ms(self.apart.linear_ms, self.curve_ms, self.curves.at(tokens))
+
+    def decode_ms(self, read_ms: Number) -> Number:
+        """A decode step with reads of KV that physics prices so."""
+        own_ms, correction = self.apart.read_ms, self.read_correction
+        return moved_decode_step_ms(self.apart.decode_ms, correction * own_ms, correction * read_ms)
 
 
 @dataclass(frozen=True)
@@ -36,18 +96,16 @@ class LinearCurves:
 
     @classmethod
     def of_rows(cls, rows: pl.DataFrame, of: str) -> "LinearCurves":
-        """Needs ``_prompt_tokens``, ``_step_tokens``, ``_linear`` and ``_weight_read`` of rows taken apart.
-
-        One sample for each deployment (column ``of``) and number of prompt tokens in a step.
-        """
+        """Needs the columns of ``StepsApart``: one sample for each deployment (column ``of``) and number of prompt
+        tokens in a step."""
         rows = rows.with_columns(pl.col(of).rank("dense").cast(pl.Int64) - 1)
         samples = (
-            rows.filter(pl.col("_linear") > 0)
-            .group_by(of, "_prompt_tokens", maintain_order=True)
+            rows.filter(pl.col("linear_ms") > 0)
+            .group_by(of, "prompt_tokens", maintain_order=True)
             .agg(
-                _tokens=pl.col("_step_tokens").mean(),
-                _ms=pl.col("_linear").mean(),
-                _weight_read=pl.col("_weight_read").mean(),
+                _tokens=pl.col("step_tokens").mean(),
+                _ms=pl.col("linear_ms").mean(),
+                _weight_read=pl.col("weight_read_ms").mean(),
             )
             .sort(of, "_tokens")
             # more tokens are never less work
@@ -122,20 +180,20 @@ CORRECTIONS = (0.5, 2.0)
 def read_corrections(rows: pl.DataFrame, of: str) -> Array:
     """What to multiply physics' reads of each row with, 1 where nothing tells.
 
-    What the decode steps (``_t_decode``) of a deployment (column ``of``) grow by from the shortest to the longest
-    ``_context``, over what physics says (``_read_before``). All loads count at once, so that long reads weigh most.
+    What the decode steps of a deployment (column ``of``) grow by from the shortest to the longest context, over what
+    physics says of their reads. All loads count at once, so that long reads weigh most.
     """
     c = pl.col
     load = of, "batch_per_rank"
-    at_context = rows.group_by(*load, "_context", maintain_order=True).agg(c("_t_decode", "_read_before").mean())
+    at_context = rows.group_by(*load, "context_tokens", maintain_order=True).agg(c("decode_ms", "read_ms").mean())
     at_load = (
-        at_context.filter(c("_context").is_not_null())
-        .sort("_context", maintain_order=True)
+        at_context.filter(c("context_tokens").is_not_null())
+        .sort("context_tokens", maintain_order=True)
         .group_by(load, maintain_order=True)
         .agg(
-            _ratio=c("_context").last() / c("_context").first(),
-            _measured=c("_t_decode").last() - c("_t_decode").first(),
-            _priced=c("_read_before").last() - c("_read_before").first(),
+            _ratio=c("context_tokens").last() / c("context_tokens").first(),
+            _measured=c("decode_ms").last() - c("decode_ms").first(),
+            _priced=c("read_ms").last() - c("read_ms").first(),
         )
     )
     corrections = (

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from schemas.arrays import Flags, Indices
+from schemas.arrays import Array, Flags, Indices
 from schemas.models import ModelSpec
-from transforms.agent_points.carriers.linear_work import LinearCurves, moved_linear_ms, read_corrections
+from transforms.agent_points.carriers.linear_work import MovableSteps, StepsApart
 from transforms.agent_points.carriers.step_parts import StepParts
 from transforms.agent_points.carriers.workload import Prefill, Workload
 from transforms.agent_points.rows.columns import turn_figures
@@ -17,7 +17,7 @@ from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import disaggregation as pools
 from transforms.equations.kv_memory import attention_flops, kv_bytes
-from transforms.equations.transfer import moved_decode_step_ms, priced_share
+from transforms.equations.transfer import priced_share
 from transforms.numbers import Number
 
 #: What makes two workers of a pool alike.
@@ -44,31 +44,23 @@ class PoolSteps:
     method: ClassVar[str] = "transfer"
     rows: Rows
     spec: ModelSpec
-    curves: LinearCurves
+    steps: MovableSteps
+    prefill_ms: Array  #: a batch of prefills of the row's own workload
 
     @classmethod
     def taken_apart(cls, rows: Rows, spec: ModelSpec) -> "PoolSteps":
         """The rows' pools in their parts, as ``engine_steps.EngineSteps`` does with mixed steps."""
-        rows = _with_parts(rows, spec)
-        names = ("_prompt_tokens", "_step_tokens", "_linear", "_weight_read", "_t_decode", "_context", "_read_before")
-        samples = (
-            rows.select(["batch_per_rank", *_MAKE, *_PREFILL_WORKER, *_DECODE_WORKER])
-            .select(
-                "batch_per_rank",
-                _prefill_worker=pl.struct(_MAKE + _PREFILL_WORKER).rank("dense"),
-                _decode_worker=pl.struct(_MAKE + _DECODE_WORKER).rank("dense"),
-            )
-            .with_columns(pl.Series(name, rows[name], nan_to_null=True) for name in names)
+        apart, prefill_ms = _apart(rows, spec)
+        workers = rows.select(["batch_per_rank", *_MAKE, *_PREFILL_WORKER, *_DECODE_WORKER]).select(
+            "batch_per_rank",
+            prefill_worker=pl.struct(_MAKE + _PREFILL_WORKER).rank("dense"),
+            decode_worker=pl.struct(_MAKE + _DECODE_WORKER).rank("dense"),
         )
-        curves = LinearCurves.of_rows(samples, "_prefill_worker")
-        rows = rows.with_private(
-            _read_correction=read_corrections(samples, "_decode_worker"), _linear_before=curves.at(rows["_step_tokens"])
-        )
-        return cls(rows, spec, curves)
+        return cls(rows, spec, MovableSteps.of(apart, workers, "prefill_worker", "decode_worker"), prefill_ms)
 
     def take(self, which: Flags | Indices) -> "PoolSteps":
         """Those of the rows; what the others have told of them stays."""
-        return PoolSteps(self.rows.take(which), self.spec, self.curves.take(which))
+        return PoolSteps(self.rows.take(which), self.spec, self.steps.take(which), self.prefill_ms[which])
 
     def figures_at(self, workload: Workload) -> dict[str, Number]:
         """Both pools at the agent's workload, matched again: turn figures and ``serving_requests_per_s``.
@@ -80,25 +72,21 @@ class PoolSteps:
         prefill = StepParts(self.spec, rows, prefill_gpu, "prefill_")
         decode = StepParts(self.spec, rows, Gpu(rows, "decode"), "decode_")
         batch = rows["prefill_batch"]
-        correction, output = rows["_read_correction"], workload.output_tokens
+        output = workload.output_tokens
 
         def prefill_ms(turn: Prefill) -> Number:
             attention = prefill.prefill_attention_ms(batch, turn.attention_flops)
-            return self._linear_ms(turn) + rows["_attention_share"] * attention
+            return self._linear_ms(turn) + self.steps.apart.attention_share * attention
 
         mean_ms = prefill_ms(workload.mean)
 
         def ttft_ms(turn: Prefill) -> Number:
             return self._ttft_ms(turn, mean_ms if turn is workload.mean else prefill_ms(turn), prefill_gpu)
 
-        step = moved_decode_step_ms(
-            rows["_t_decode"],
-            correction * rows["_read_before"],
-            correction * decode.decode_attention_ms(rows["decode_batch"], workload.decode_context_tokens),
-        )
+        step = self.steps.decode_ms(decode.decode_attention_ms(rows["decode_batch"], workload.decode_context_tokens))
         tpot = step / rows["accepted_tokens"]
         mean, first, last = workload.of_each_turn(ttft_ms)
-        before = matched_replica_rate(rows, rows["_prefill_before"], rows["row_tpot_ms"], rows["osl_tokens"])
+        before = matched_replica_rate(rows, self.prefill_ms, rows["row_tpot_ms"], rows["osl_tokens"])
         after = matched_replica_rate(rows, mean_ms, tpot, output)
         # a table's throughput is within its rounding of its own pools: keep the table's
         return {
@@ -111,12 +99,11 @@ class PoolSteps:
         rows, gpu = self.rows, Gpu(self.rows, "prefill")
         less, more = (self._ttft_ms(turn, self._linear_ms(turn), gpu) for turn in (light, heavy))
         attention = StepParts(self.spec, rows, gpu, "prefill_").prefill_attention_ms(rows["prefill_batch"], 1.0)
-        per_flop = pools.TTFT_QUEUE_FACTOR * rows["_attention_share"] * attention
+        per_flop = pools.TTFT_QUEUE_FACTOR * self.steps.apart.attention_share * attention
         return (more - less) / (heavy.new_tokens - light.new_tokens), per_flop
 
     def _linear_ms(self, turn: Prefill) -> Number:
-        after = self.curves.at(self.rows["prefill_batch"] * turn.new_tokens)
-        return moved_linear_ms(self.rows["_linear"], self.rows["_linear_before"], after)
+        return self.steps.linear_ms(self.rows["prefill_batch"] * turn.new_tokens)
 
     def _ttft_ms(self, turn: Prefill, prefill_ms: Number, prefill_gpu: Gpu) -> Number:
         rows = self.rows
@@ -136,7 +123,8 @@ def matched_replica_rate(rows: Rows, prefill_ms: Number, tpot_ms: Number, osl_to
     )
 
 
-def _with_parts(rows: Rows, spec: ModelSpec) -> Rows:
+def _apart(rows: Rows, spec: ModelSpec) -> tuple[StepsApart, Array]:
+    """The rows' pools in their parts, and the time of a batch of their prefills."""
     prefill = StepParts(spec, rows, Gpu(rows, "prefill"), "prefill_")
     decode = StepParts(spec, rows, Gpu(rows, "decode"), "decode_")
     isl, prefix, batch = rows["isl_tokens"], rows["prefix_tokens"], rows["prefill_batch"]
@@ -144,18 +132,18 @@ def _with_parts(rows: Rows, spec: ModelSpec) -> Rows:
     before = pools.prefill_of_row_ms(rows["row_ttft_ms"])
     attention = prefill.prefill_attention_ms(batch, attention_flops(spec.attention, prefix, new))
     share = priced_share(before, attention)
-    return rows.with_private(
-        _prefill_before=before,
-        _prompt_tokens=batch * new,
-        _step_tokens=batch * new,
-        _context=context,
-        _t_decode=rows["row_tpot_ms"] * rows["accepted_tokens"],
+    apart = StepsApart(
+        prompt_tokens=batch * new,
+        step_tokens=batch * new,
+        linear_ms=before - share * attention,
+        attention_share=share,
         # a prefill worker's own decode step is in no row
-        _weight_read=prefill.dense_read_ms + prefill.experts_read_ms,
-        _attention_share=share,
-        _linear=before - share * attention,
-        _read_before=decode.decode_attention_ms(rows["decode_batch"], context),
+        weight_read_ms=prefill.dense_read_ms + prefill.experts_read_ms,
+        decode_ms=rows["row_tpot_ms"] * rows["accepted_tokens"],
+        read_ms=decode.decode_attention_ms(rows["decode_batch"], context),
+        context_tokens=context,
     )
+    return apart, before
 
 
 def link_bytes_per_s(rows: Rows, gpu: Gpu) -> Number:

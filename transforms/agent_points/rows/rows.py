@@ -106,10 +106,6 @@ class Rows:
         dropped = set(names)
         return self._like({name: each for name, each in self._figures.items() if name not in dropped}, self._arrays)
 
-    def with_private(self, **arrays: npt.NDArray[Any]) -> "Rows":
-        """The same rows with further arrays of one entry a row, which ``to_frame`` leaves out."""
-        return self._like(self._figures, _Columns(self._arrays.__getitem__, arrays))
-
     def take(self, which: Flags | Indices) -> "Rows":
         """The rows that are flagged, or those at these places. What is not asked for is not taken."""
         places = np.asarray(np.flatnonzero(which) if which.dtype == np.bool_ else which, np.intp)
@@ -217,10 +213,8 @@ def _taken(values: "Number | _Taken") -> Number:
 class _Columns(dict[str, npt.NDArray[Any]]):
     """Arrays by name; one that is not there yet is made."""
 
-    def __init__(
-        self, make: Callable[[str], npt.NDArray[Any]], given: Mapping[str, npt.NDArray[Any]] | None = None
-    ) -> None:
-        super().__init__(given or {})
+    def __init__(self, make: Callable[[str], npt.NDArray[Any]]) -> None:
+        super().__init__()
         self._make = make
 
     def __missing__(self, name: str) -> npt.NDArray[Any]:

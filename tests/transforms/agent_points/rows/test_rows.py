@@ -34,10 +34,10 @@ def test_rows_in_another_order() -> None:
 
 
 def test_taking_again_and_again() -> None:
-    """Figures, columns, those of configurations, and arrays that no frame shows."""
-    with_all = rows([3, 0, 2]).with_figures(figure=np.array([1.0, 2.0, 3.0]), one=5.0).with_private(_own=np.arange(3.0))
+    """Figures, columns and those of configurations."""
+    with_all = rows([3, 0, 2]).with_figures(figure=np.array([1.0, 2.0, 3.0]), one=5.0)
     taken = with_all.take(np.array([True, False, True])).take(np.array([1]))
-    assert [taken[name] for name in ("figure", "one", "_own", "batch", "_price")] == [3.0, 5.0, 2.0, 2.0, 20.0]
+    assert [taken[name] for name in ("figure", "one", "batch", "_price")] == [3.0, 5.0, 2.0, 20.0]
     assert taken.to_frame().to_dicts() == [{"name": "c", "tp": None, "batch": 2.0, "figure": 3.0, "one": 5.0}]
 
 
