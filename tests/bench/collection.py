@@ -42,8 +42,9 @@ def _jittered(table: pl.DataFrame, copy: int, random: np.random.Generator) -> pl
 
 
 def write_scenarios(path: Path) -> None:
-    """The shipped scenarios with other pauses."""
+    """The shipped scenarios of plain numbers with other pauses."""
     shipped = yaml.safe_load((SHIPPED / "scenarios.yaml").read_text(encoding="utf-8"))["scenarios"]
+    shipped = [entry for entry in shipped if "distributions" not in entry and not isinstance(entry["turns"], dict)]
     scenarios = []
     for number in range(SCENARIOS):
         scenario = dict(shipped[number % len(shipped)])
