@@ -131,7 +131,9 @@ class InputOptions(BaseModel):
         description="Equations of synthesised points; article: Eqs. 1-3c and nothing more.",
     )
     hardware: Path | None = Field(default=None, description="Your own hardware catalogue, beside the shipped one.")
-    models: Path | None = Field(default=None, description="Your own model catalogue, beside the shipped one.")
+    models: Path | None = Field(
+        default=None, description="Your own model catalogue, beside the shipped one. Without: that of `models add`."
+    )
     calibrate: bool = Field(
         default=True,
         description="Fit an engine to each measured deployment with two rows or more (default), or carry measured rows "

@@ -31,6 +31,7 @@ def pytest_configure() -> None:
     home = tempfile.mkdtemp(prefix="agent-pareto-tests-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)  # runs after the server's own, which comes later
     os.environ["PREFECT_HOME"] = home
+    os.environ["XDG_CONFIG_HOME"] = home  # nor the models that the developer has added
 
     from pipelines.runners.prefect_runtime import configure_prefect
 

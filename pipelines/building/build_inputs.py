@@ -14,7 +14,14 @@ from pipelines.building.incremental import (
 )
 from pipelines.live.asking import ask_aiconfigurator
 from pipelines.progress import progress
-from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models, load_prices, load_scenarios
+from pipelines.reading.catalogues import (
+    SHIPPED_TABLES,
+    load_hardware,
+    load_models,
+    load_prices,
+    load_scenarios,
+    own_models_file,
+)
 from pipelines.reading.engines import load_engines, load_priors
 from pipelines.reading.evaluations import load_evaluation
 from pipelines.reading.faults import faults_in_words
@@ -97,7 +104,7 @@ def find(options: BuildOptions) -> BuildSources:
     """The catalogues and the files that the options name. Raises ``UserError`` for what is not there or wrong."""
     if options.evaluation is not None:
         load_evaluation(options.evaluation)  # a wrong file is said before the work begins
-    hardware, models = load_hardware(options.hardware), load_models(options.models)
+    hardware, models = load_hardware(options.hardware), load_models(options.models or own_models_file())
     prices = load_prices(options.prices, hardware)
     scenarios = load_scenarios(options.scenarios)
     for scenario in scenarios:

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pipelines.commands.shared_options import AnswerFormatOption
 from pipelines.terminal import print_text, say
 from schemas.dtypes import KvDtype
 
@@ -39,7 +40,7 @@ def calibrate_command(
     out: Annotated[Path | None, typer.Option("--out", help="Write the engines there, as YAML.")] = None,
     hardware: Annotated[Path | None, typer.Option("--hardware", help="Your own hardware catalogue.")] = None,
     models: Annotated[Path | None, typer.Option("--models", help="Your own model catalogue.")] = None,
-    output_format: Annotated[Literal["table", "json"], typer.Option("--format", help="json: for machines.")] = "table",
+    output_format: AnswerFormatOption = "table",
 ) -> None:
     """Fit an engine to the measured rows of each deployment, and say which load tests would tell most.
 
@@ -48,7 +49,7 @@ def calibrate_command(
     deployment can be fitted.
     """
     from pipelines.progress import progress, shown_progress
-    from pipelines.reading.catalogues import load_hardware, load_models
+    from pipelines.reading.catalogues import load_hardware, load_models, own_models_file
     from pipelines.reading.engines import engines_as_text, load_priors
     from pipelines.reading.faults import faults_in_words
     from pipelines.reading.read_inputs import READING, read_inputs
@@ -59,7 +60,7 @@ def calibrate_command(
 
     if not tables and not pilot:
         raise UserError("Nothing to fit to: name measured tables with --tables, or agent runs with --pilot.")
-    gpus, specs, priors = load_hardware(hardware), load_models(models), load_priors()
+    gpus, specs, priors = load_hardware(hardware), load_models(models or own_models_file()), load_priors()
     with shown_progress():
         files = _all_files(tables or (), pilot or ())
         progress().start(READING, len(files))
@@ -102,8 +103,8 @@ def calibrate_command(
     if out is not None and fitted:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(engines_as_text(fitted), encoding="utf-8")
-    if output_format == "json":
-        _print_json(calibrations, engines, piloted, refused)
+    if output_format != "table":
+        _print_records(calibrations, engines, piloted, refused, output_format)
     else:
         _print_tables(calibrations, engines)
         _print_pilots(pilots, piloted)
@@ -183,25 +184,25 @@ def _print_pilots(deployments: "list[RunDeployment]", engines: "list[CalibratedE
         say()
 
 
-def _print_json(
+def _print_records(
     calibrations: "list[Calibration]",
     engines: "list[CalibratedEngine | None]",
     piloted: "list[CalibratedEngine]",
     refused_pilots: "list[Refused]",
+    output_format: str,
 ) -> None:
     from dataclasses import asdict
 
-    from pipelines.commands.output import print_json
+    from pipelines.commands.output import print_answer
 
     of_rows = [
         _as_record(each.deployment.identity, engine, each.refused)
         for each, engine in zip(calibrations, engines, strict=True)
     ]
     of_pilots = [_as_record(each.deployment, each, ()) for each in piloted]
-    print_json({
-        "deployments": [*of_rows, *of_pilots],
-        "refused_pilots": [asdict(row) for row in refused_pilots],
-    })  # fmt: skip
+    deployments = [*of_rows, *of_pilots]
+    content = {"deployments": deployments, "refused_pilots": [asdict(row) for row in refused_pilots]}
+    print_answer(output_format, content, deployments)
 
 
 def _as_record(

@@ -2,10 +2,11 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipelines.commands.shared_options import AnswerFormatOption
 from pipelines.terminal import say
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ def check_command(
     ] = None,
     hardware: Annotated[Path | None, typer.Option("--hardware", help="Your own hardware catalogue.")] = None,
     models: Annotated[Path | None, typer.Option("--models", help="Your own model catalogue.")] = None,
-    output_format: Annotated[Literal["table", "json"], typer.Option("--format", help="json: for machines.")] = "table",
+    output_format: AnswerFormatOption = "table",
 ) -> None:
     """Read and judge tables: rows accepted, duplicate, superseded and quarantined, files rejected.
 
     Exit 1 if a row was quarantined or a file rejected.
     """
     from pipelines.progress import progress, shown_progress
-    from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models
+    from pipelines.reading.catalogues import SHIPPED_TABLES, load_hardware, load_models, own_models_file
     from pipelines.reading.inputs import search
     from pipelines.reading.read_inputs import READING, read_inputs
 
@@ -37,34 +38,33 @@ def check_command(
         inputs = read_inputs(
             here.files,
             load_hardware(hardware),
-            load_models(models),
+            load_models(models or own_models_file()),
             on_file=lambda shown: progress().advance(READING),
             keep_points=False,
         )
     inputs = replace(inputs, passed_over=tuple(here.passed_over) if tables else ())
-    if output_format == "json":
-        _print_json(inputs)
+    if output_format != "table":
+        _print_files(inputs, output_format)
     else:
         _print_tables(inputs)
     if inputs.faults:
         raise typer.Exit(1)
 
 
-def _print_json(inputs: "Inputs") -> None:
-    from pipelines.commands.output import print_json
+def _print_files(inputs: "Inputs", output_format: str) -> None:
+    from pipelines.commands.output import print_answer
 
     names = (
         "path", "format", "tool_version", "rows_read", "rows_accepted", "rows_duplicate", "rows_superseded",
         "quarantined", "rejected_reason", "replaced_by",
     )  # fmt: skip
     files = [{name: getattr(account, name) for name in names} for account in inputs.accounts]
-    print_json(
-        {
-            "files": files,
-            "passed_over": [asdict(item) for item in inputs.passed_over],
-            "slow": [asdict(table) for table in inputs.slow],
-        }
-    )
+    content = {
+        "files": files,
+        "passed_over": [asdict(item) for item in inputs.passed_over],
+        "slow": [asdict(table) for table in inputs.slow],
+    }
+    print_answer(output_format, content, files)
 
 
 def _print_tables(inputs: "Inputs") -> None:

@@ -1,10 +1,11 @@
 """`agent-pareto evaluate`: how far mapped points are from reference points on the agents' own turns."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pipelines.commands.shared_options import AnswerFormatOption
 from pipelines.terminal import say
 from schemas.dtypes import KvDtype
 
@@ -53,7 +54,7 @@ def evaluate_command(
     ] = None,
     hardware: Annotated[Path | None, typer.Option("--hardware", help="Your own hardware catalogue.")] = None,
     models: Annotated[Path | None, typer.Option("--models", help="Your own model catalogue.")] = None,
-    output_format: Annotated[Literal["table", "json"], typer.Option("--format", help="json: for machines.")] = "table",
+    output_format: AnswerFormatOption = "table",
     save: Annotated[
         Path | None,
         typer.Option("--save", help="Also write the errors as Parquet, for `agent-pareto build --evaluation FILE`."),
@@ -81,12 +82,12 @@ def evaluate_command(
     if any(each is not None for each in (engines, lake, kv_dtype, svg)) or host_memory_gib:
         raise typer.BadParameter("--engines, --lake, --kv-dtype, --host-memory-gib and --svg belong to --runs")
     from pipelines.progress import progress, shown_progress
-    from pipelines.reading.catalogues import load_hardware, load_models
+    from pipelines.reading.catalogues import load_hardware, load_models, own_models_file
     from schemas.errors import UserError
     from schemas.frames import conform
     from transforms.evaluation import compare_points, count_turns, summarise_errors
 
-    gpus, specs = load_hardware(hardware), load_models(models)
+    gpus, specs = load_hardware(hardware), load_models(models or own_models_file())
     with shown_progress():
         standard = _read(tables, "--tables", gpus, specs)
         wanted = _read(reference, "--reference", gpus, specs)
@@ -101,8 +102,8 @@ def evaluate_command(
     if save is not None:
         save.parent.mkdir(parents=True, exist_ok=True)
         errors.write_parquet(save)
-    if output_format == "json":
-        _print_json(comparison, errors)
+    if output_format != "table":
+        _print_errors(comparison, errors, output_format)
     else:
         _print_tables(comparison, errors)
 
@@ -126,8 +127,8 @@ def _read(paths: list[Path], option: str, gpus: "HardwareCatalogue", specs: "Mod
     return inputs.serving_points
 
 
-def _print_json(comparison: "Pairing", errors: "pl.DataFrame") -> None:
-    from pipelines.commands.output import print_json
+def _print_errors(comparison: "Pairing", errors: "pl.DataFrame", output_format: str) -> None:
+    from pipelines.commands.output import print_answer
 
     account = {
         "reference_points": comparison.reference_points,
@@ -135,7 +136,7 @@ def _print_json(comparison: "Pairing", errors: "pl.DataFrame") -> None:
         "without_partner": comparison.without_partner,
         "same_workload": comparison.same_workload,
     }
-    print_json(account | {"errors": errors.to_dicts()})
+    print_answer(output_format, account | {"errors": errors.to_dicts()}, errors.to_dicts())
 
 
 def _print_tables(comparison: "Pairing", errors: "pl.DataFrame") -> None:

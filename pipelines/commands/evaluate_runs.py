@@ -57,10 +57,10 @@ def evaluate_runs(
 
         write_figure(figure_of_runs(records), "svg", svg)
     errors = {where: _errors(records, beyond=where == "beyond") for where in ("before", "beyond")}
-    if output_format == "json":
-        from pipelines.commands.output import print_json
+    if output_format != "table":
+        from pipelines.commands.output import print_answer
 
-        print_json({"runs": records, "errors": errors})
+        print_answer(output_format, {"runs": records, "errors": errors}, records)
         return
     _print_tables(found, records, errors)
 
@@ -70,12 +70,12 @@ def _known(
 ) -> "tuple[Sequence[CalibratedEngine], HardwareCatalogue, ModelCatalogue]":
     """Engines and catalogues: those of the lake's release, where there is a lake and no catalogue of one's own."""
     from pipelines.answering.release_contents import open_contents
-    from pipelines.reading.catalogues import load_hardware, load_models
+    from pipelines.reading.catalogues import load_hardware, load_models, own_models_file
     from pipelines.reading.engines import load_engines
 
     if lake is None:
         known = () if engines is None else load_engines(engines).engines
-        return known, load_hardware(hardware), load_models(models)
+        return known, load_hardware(hardware), load_models(models or own_models_file())
     contents = open_contents(lake)
     if not contents.engines.engines:
         say(f"{lake} holds no engine: runs are held against what is expected of such engines.", err=True)

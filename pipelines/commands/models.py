@@ -1,14 +1,14 @@
 """`agent-pareto models`: the model catalogue."""
 
-import os
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.terminal import say
+from pipelines.commands.shared_options import AnswerFormatOption
+from pipelines.terminal import print_text, say
 
 if TYPE_CHECKING:
     from schemas.catalogue import ModelCatalogue
@@ -28,7 +28,6 @@ CatalogueOption = Annotated[
         " user's configuration folder, if it is there.",
     ),
 ]
-FormatOption = Annotated[Literal["table", "json"], typer.Option("--format", help="Output format.")]
 
 
 @app.callback()
@@ -37,14 +36,15 @@ def _group() -> None:
 
 
 @app.command("list")
-def list_models(output_format: FormatOption = "table", catalogue: CatalogueOption = None) -> None:
+def list_models(output_format: AnswerFormatOption = "table", catalogue: CatalogueOption = None) -> None:
     """List the models: parameters, weights as stored, KV bytes a token, longest context."""
     models = _load(catalogue)
-    if output_format == "json":
-        from pipelines.commands.output import print_json
+    if output_format != "table":
+        from pipelines.commands.output import print_answer
         from transforms.model_config.serialise import model_entry
 
-        print_json({"models": [model_entry(spec) for spec in models]})
+        entries = [model_entry(spec) for spec in models]
+        print_answer(output_format, {"models": entries}, entries)
         return
     from pipelines.terminal import print_table
 
@@ -73,7 +73,7 @@ def show_model(
     ] = None,
     tp: Annotated[int, typer.Option("--tp", min=1, help="Tensor parallelism of the attention.")] = 1,
     dp: Annotated[int, typer.Option("--dp", min=1, help="Attention data parallelism; GPUs = tp * dp.")] = 1,
-    output_format: FormatOption = "table",
+    output_format: AnswerFormatOption = "table",
     catalogue: CatalogueOption = None,
 ) -> None:
     """Show one model's figures and the sums they come from. Bytes are those of one session."""
@@ -88,13 +88,13 @@ def show_model(
     longest = spec.max_context_tokens or DEFAULT_CONTEXT_TOKENS
     tokens = min(DEFAULT_CONTEXT_TOKENS, longest) if context is None else context
     figures = model_figures(spec, tokens, served, tp, dp)
-    if output_format == "json":
-        from pipelines.commands.output import print_json
+    if output_format != "table":
+        from pipelines.commands.output import print_answer
 
-        print_json(figures)
+        print_answer(output_format, figures, [figures])
         return
     for line in explain_model(spec, figures):
-        say(line)
+        print_text(line, columns=None)
     if spec.max_context_tokens is not None and tokens > spec.max_context_tokens:
         say(f"Note: {tokens:,} tokens are more than the model's longest context.")
 
@@ -120,11 +120,11 @@ def add_model(
 
     Parameters, stored bytes, KV cache and context are derived; what is not known is an error, never a guess.
     """
-    from pipelines.reading.catalogues import load_models
+    from pipelines.reading.catalogues import load_models, user_models_file
     from pipelines.reading.model_configs import read_config_files, write_catalogue
     from transforms.model_config import read_model_config
 
-    path = catalogue or user_catalogue()
+    path = catalogue or user_models_file()
     config, quant_config = read_config_files(config_json)
     shipped = load_models()
     known = load_models(path) if path.exists() else shipped
@@ -143,6 +143,8 @@ def add_model(
         f"Added {spec.slug} to {path}: {spec.parameters_total:,} parameters, {spec.weight_bytes / 1e9:,.2f} GB"
         f" of weights ({spec.weight_dtype}). See `agent-pareto models show {spec.slug} --catalogue {path}`."
     )
+    if path == user_models_file():
+        say("The next `agent-pareto build` has it.")
     for part in spec.not_counted:
         say(f"Note: not counted: {part}.")
 
@@ -162,13 +164,6 @@ def refresh_models(
     specs = refreshed_models(path, configs)
     write_catalogue(path, specs, HEADER)
     say(f"{path}: {len(specs)} models.")
-
-
-def user_catalogue() -> Path:
-    """The user's own catalogue file: ``agent-pareto/models.yaml`` in the configuration folder."""
-    base = os.environ.get("XDG_CONFIG_HOME", "")
-    folder = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
-    return folder / "agent-pareto" / "models.yaml"
 
 
 def slug_of(name: str, taken: Collection[str] = ()) -> str:
@@ -193,12 +188,9 @@ def slug_of(name: str, taken: Collection[str] = ()) -> str:
 
 
 def _load(catalogue: Path | None) -> "ModelCatalogue":
-    from pipelines.reading.catalogues import load_models
+    from pipelines.reading.catalogues import load_models, own_models_file
 
-    if catalogue is None:
-        own = user_catalogue()
-        catalogue = own if own.is_file() else None
-    return load_models(catalogue)
+    return load_models(catalogue or own_models_file())
 
 
 def _must_be_free(known: "ModelCatalogue", spec: "ModelSpec") -> None:

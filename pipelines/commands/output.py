@@ -15,6 +15,28 @@ def print_json(content: object) -> None:
     print(json_text(json.dumps(content, indent=2, ensure_ascii=False)), flush=True)
 
 
+def print_answer(output_format: str, content: object, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The whole ``content`` as JSON, or its ``rows`` as CSV: what is nested in a row becomes columns ``a.b``."""
+    if output_format == "json":
+        print_json(content)
+        return
+    flat = [_flat(row) for row in rows]
+    columns = list(dict.fromkeys(name for row in flat for name in row))
+    print_records([dict.fromkeys(columns) | row for row in flat], columns, "csv")
+
+
+def _flat(row: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    import json
+
+    cells: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            cells |= _flat(value, f"{above}{name}.")
+        else:
+            cells[above + str(name)] = json.dumps(value) if isinstance(value, list | tuple) else value
+    return cells
+
+
 def print_records(records: Sequence[Mapping[str, Any]], columns: Sequence[str], output_format: str) -> None:
     """Records as CSV or JSON on standard output, every digit; a reader that has enough, `head` say, is no error."""
     from pipelines.lake.formats import write_csv, write_json

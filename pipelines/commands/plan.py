@@ -82,6 +82,8 @@ def plan_command(
     from pipelines.answering.prices import priced
     from pipelines.answering.release_contents import open_contents
 
+    if emit is not None and output_format != "table":
+        raise typer.BadParameter(f"--emit prints a script, not {output_format}: leave one of --emit and --format out.")
     question, limits = _question(sessions, gpus, tasks_per_hour), _limits(context)
     contents = open_contents(lake)
     agents = _changed(context, asked_scenario(contents, scenario))

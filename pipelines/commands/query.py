@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 import typer
 
 from pipelines.commands.shared_options import DEFAULT_LAKE, LakeOption
+from pipelines.terminal import terminal_columns
 
 if TYPE_CHECKING:
     from pipelines.lake.query import LakeQuery
@@ -56,8 +57,7 @@ def _write(out: TextIO, lake: "LakeQuery", sql: str, output_format: str, max_row
 
     result = lake.query(sql)
     if output_format == "table":
-        width = os.get_terminal_size(out.fileno()).columns if out.isatty() else None
-        total = write_table(out, result.columns, result.rows(), max_rows, width)
+        total = write_table(out, result.columns, result.rows(), max_rows, terminal_columns())
         if total is None:
             total = lake.count(sql)
             of = "more" if total is None else f"{total:,}"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pipelines.commands.shared_options import AnswerFormatOption
 from pipelines.terminal import say
 
 if TYPE_CHECKING:
@@ -27,6 +28,14 @@ _COLUMNS = (
     "GPUs",
     "",
 )
+#: A trace that `scenarios fit` reads: two sessions.
+_TRACE = """\
+session,turn,input_tokens,cached_tokens,output_tokens,pause_s
+first,0,12000,0,150,
+first,1,12400,12100,90,2.5
+first,2,13100,12400,210,31
+second,0,11800,0,120,
+second,1,12500,11900,160,4"""
 _CAPTION = "pause: mean after each turn; output kept, cache hits: fractions; sessions, GPUs: the operating point."
 _NAMED_ONLY = "\n*: built only when named, `build --scenarios SLUG`; the others are built by default."
 
@@ -38,29 +47,58 @@ def _group() -> None:
 
 @app.command("list")
 def list_scenarios(
-    output_format: Annotated[
-        Literal["table", "json"], typer.Option("--format", help="json: has the form of a scenario file.")
-    ] = "table",
+    output_format: AnswerFormatOption = "table",
     scenarios: Annotated[
         list[str] | None,
         typer.Option("--scenarios", help="A YAML file or a shipped scenario's slug; may be repeated."),
     ] = None,
 ) -> None:
-    """List the shipped scenarios, or those that a build with the same --scenarios would use."""
+    """List the shipped scenarios, or those that a build with the same --scenarios would use.
+
+    The JSON has the form of a scenario file.
+    """
     from pipelines.reading.catalogues import load_scenarios, shipped_scenarios
 
     chosen = load_scenarios(scenarios) if scenarios else shipped_scenarios()
-    if output_format == "json":
-        from pipelines.commands.output import print_json
+    if output_format != "table":
+        from pipelines.commands.output import print_answer
 
         entries = [scenario.model_dump(mode="json", exclude_none=True) for scenario in chosen]
-        print_json({"scenarios": entries})
+        print_answer(output_format, {"scenarios": entries}, entries)
     else:
         from pipelines.terminal import print_table
 
         default = chosen if scenarios else load_scenarios()
         rows = ((*_row(scenario), "" if scenario in default else "*") for scenario in chosen)
         print_table(_COLUMNS, rows, caption=_CAPTION + ("" if scenarios else _NAMED_ONLY))
+
+
+@app.command("template")
+def template_scenarios(
+    trace: Annotated[
+        bool, typer.Option("--trace", help="A trace instead, the table that `scenarios fit` reads most plainly.")
+    ] = False,
+) -> None:
+    """Print a scenario file to fill in, for `build --scenarios FILE`: an example, each field described."""
+    if trace:
+        say(_TRACE)
+        return
+    from pipelines.commands.templates import template
+    from pipelines.reading.catalogues import load_scenarios
+    from schemas.scenarios import Scenario
+
+    (shipped,) = load_scenarios(("code-agent",))
+    example = shipped.model_dump(mode="json", exclude_none=True, exclude={"cache", "distributions"})
+    own = {"slug": "my-agent", "name": "My agent", "source": "where the figures are from"}
+    notes = (
+        "Scenarios of your own, for `agent-pareto build --scenarios FILE` and `plan --scenario FILE`.",
+        "In place of a number, a distribution: {mean: 68, p50: 45, p90: 155}, {values: [4, 30], weights: [3, 1]} or "
+        "{log_normals: [{weight: 1, median: 7, sigma: 0.5}]}.",
+        "In place of cache_hit_rate, a cache: {model: ttl, kept_s: 300} or {model: lru, host_memory_gb_per_gpu: 250}.",
+        "Several on the same replicas: slug, and mix: [{scenario: code-agent, weight: 3}, …] in place of the rest.",
+        "sessions and gpus go together, or neither: the operating point.",
+    )
+    say(template("scenarios", Scenario, {**example, **own, "cache_hit_rate": shipped.cache_hit_rate}, notes))
 
 
 @app.command("fit")

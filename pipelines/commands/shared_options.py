@@ -24,6 +24,9 @@ WeightsOption = Annotated[
 RecordsFormatOption = Annotated[
     Literal["table", "json", "csv"], typer.Option("--format", help="json and csv give every figure and digit.")
 ]
+AnswerFormatOption = Annotated[
+    Literal["table", "json", "csv"], typer.Option("--format", help="json: all of it; csv: a line for each row of it.")
+]
 PriceOption = Annotated[
     list[str] | None,
     typer.Option("--price", metavar="GPU=USD", help="US dollars for one GPU and hour; may be repeated: h200=3.50."),

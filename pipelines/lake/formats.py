@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, TextIO
 
 from pipelines.terminal import json_text, terminal_text
@@ -70,7 +71,7 @@ def write_table(
     if width is None or _natural_width(console, table) <= width:
         console.print(table, soft_wrap=width is None)
     else:
-        _write_records(out, columns, cells)
+        _write_records(out, columns, cells, width)
     return len(shown) if complete else None
 
 
@@ -166,9 +167,12 @@ def _natural_width(console: Console, table: Table) -> int:
     return table.__rich_measure__(console, options).maximum
 
 
-def _write_records(out: TextIO, columns: Sequence[str], cells: Iterable[Sequence[str]]) -> None:
+def _write_records(out: TextIO, columns: Sequence[str], cells: Iterable[Sequence[str]], width: int) -> None:
     names = [display(name) for name in columns]
     margin = max(map(len, names), default=0)
     for number, row in enumerate(cells, start=1):
         out.write(f"row {number}\n")
-        out.writelines(f"  {name:<{margin}}  {cell}\n" for name, cell in zip(names, row, strict=True))
+        for name, cell in zip(names, row, strict=True):
+            # a name may be a whole expression: what is left for its value is never nothing
+            parts = textwrap.wrap(cell, max(width - margin - 4, 20), break_on_hyphens=False) or [""]
+            out.writelines(f"  {label:<{margin}}  {part}\n" for label, part in zip_longest([name], parts, fillvalue=""))

@@ -1,5 +1,6 @@
 """Loads the catalogues of hardware, models and scenarios: the shipped ones and the user's own files."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -60,6 +61,19 @@ def load_models(path: Path | None = None) -> ModelCatalogue:
     """
     shipped = _shipped_models()
     return shipped if path is None else _extended(shipped, path, _read_entries(path, _MODELS))
+
+
+def user_models_file() -> Path:
+    """Where `models add` keeps a user's models: ``agent-pareto/models.yaml`` in the configuration folder."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    folder = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
+    return folder / "agent-pareto" / "models.yaml"
+
+
+def own_models_file() -> Path | None:
+    """The file of `models add`, for `load_models`; None where nothing was added."""
+    path = user_models_file()
+    return path if path.is_file() else None
 
 
 def load_scenarios(specs: Sequence[str] = ()) -> tuple[Scenario, ...]:

@@ -1,5 +1,7 @@
-"""`hardware list` and `scenarios list`."""
+"""`hardware` and `scenarios`: lists and templates."""
 
+import csv
+import io
 import json
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from pipelines.cli import app
 from pipelines.commands import hardware, scenarios
 from pipelines.reading.catalogues import load_hardware, load_scenarios
 from schemas.errors import UserError
@@ -95,3 +98,42 @@ def test_the_data_of_a_folder_that_happens_to_be_called_data_is_not_taken(tmp_pa
     )
     done = subprocess.run([sys.executable, "-c", probe], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "5"
+
+
+def test_templates_are_files_that_are_read(tmp_path: Path) -> None:
+    """What is printed is a catalogue file, or a trace, as it stands; each field that means something is described."""
+    files = {}
+    for name, command in (
+        ("gpu.yaml", ["hardware", "template"]),
+        ("agent.yaml", ["scenarios", "template"]),
+        ("trace.csv", ["scenarios", "template", "--trace"]),
+    ):
+        files[name] = tmp_path / name
+        files[name].write_text(CliRunner().invoke(app, command).stdout)
+    gpu, shipped = load_hardware(files["gpu.yaml"]).get("my-gpu"), load_hardware().get("h100-sxm")
+    assert (gpu.figures, gpu.vendor) == (shipped.figures, "MyVendor")
+    assert "# memory as the driver reports it\n" in files["gpu.yaml"].read_text()
+    (agent,) = load_scenarios([str(files["agent.yaml"])])
+    (code_agent,) = load_scenarios(["code-agent"])
+    given = {"slug", "name", "source"}
+    assert agent.model_dump(exclude=given) == code_agent.model_dump(exclude=given)
+    out = tmp_path / "fitted.yaml"
+    assert CliRunner().invoke(app, ["scenarios", "fit", str(files["trace.csv"]), "--out", str(out)]).exit_code == 0
+    (fitted,) = load_scenarios([str(out)])
+    # pauses of 2.5, 31 and 4 s; contexts of 12,000 and 11,800
+    assert fitted.think_time_s == pytest.approx(12.5)
+    assert fitted.initial_prompt_tokens == 11_900
+
+
+@pytest.mark.parametrize(
+    "command", [["hardware", "list"], ["models", "list"], ["scenarios", "list"], ["models", "show", "kimi-k2"]]
+)
+def test_catalogues_as_csv_have_what_their_json_has(command: list[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(CliRunner().invoke(app, [*command, "--format", "csv"]).stdout)))
+    content = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)
+    entries = next(iter(content.values())) if command[1] == "list" else [content]
+    assert len(rows) == len(entries)
+    for row, entry in zip(rows, entries, strict=True):
+        for name, value in entry.items():
+            if isinstance(value, str | int):
+                assert row[name] == (str(value).lower() if isinstance(value, bool) else str(value))

@@ -155,7 +155,7 @@ def test_a_table_stops_at_its_limit() -> None:
 
 def test_a_table_that_is_wider_than_the_terminal_is_written_down_the_page() -> None:
     columns, row = ["point_id", "x" * 30], ("p" * 30, 1.5)
-    text, _ = as_table(columns, [row, row], width=60)
+    text, _ = as_table(columns, [row, row], width=64)
     assert text.splitlines()[:4] == [
         "row 1",
         f"  point_id{' ' * 22}  {'p' * 30}",
@@ -163,6 +163,12 @@ def test_a_table_that_is_wider_than_the_terminal_is_written_down_the_page() -> N
         "row 2",
     ]
     assert as_table(columns, [row], width=70)[0].splitlines()[0].split() == columns
+
+
+def test_a_value_that_is_wider_than_the_terminal_goes_on_below() -> None:
+    text, _ = as_table(["a", "b"], [["word " * 20, 1]], width=40)
+    assert max(map(len, text.splitlines())) <= 40
+    assert " ".join(text.split()) == f"row 1 a {' '.join(['word'] * 20)} b 1"
 
 
 def test_a_table_that_is_not_for_a_terminal_is_never_cut() -> None:

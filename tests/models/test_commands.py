@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipelines.commands.models import app, slug_of, user_catalogue
-from pipelines.reading.catalogues import load_models
+from pipelines.building.build_inputs import find
+from pipelines.commands.models import app, slug_of
+from pipelines.reading.catalogues import load_models, user_models_file
+from pipelines.reading.model_configs import write_catalogue
 from schemas.errors import UserError
+from schemas.options import BuildOptions
 from schemas.slugs import is_slug
 from tests.models import configs
 
@@ -175,7 +178,7 @@ class TestAdd:
 
     def test_default_file_is_the_users(self, config_file: Path) -> None:
         assert run("add", str(config_file), "--name", "mine").exit_code == 0
-        assert user_catalogue().is_file()
+        assert user_models_file().is_file()
         assert run_json("show", "mine")["parameters_total"] == 32_762_123_264
 
     def test_hf_quant_config_beside_it_is_read(self, config_file: Path, tmp_path: Path) -> None:
@@ -267,3 +270,19 @@ class TestRefresh:
         assert "a--b_config.json: there is no such file" in error_of(
             "refresh", "--configs", str(tmp_path), "--catalogue", str(catalogue)
         )
+
+
+def test_what_was_added_is_in_the_next_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --models a build takes what `models add` wrote; a file that is named takes its place."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    table = tmp_path / "t.csv"
+    table.write_text("tp\n1\n")
+    options = BuildOptions(tables=(table,))
+    assert find(options).models.lookup("mine") is None
+    spec = load_models().get("llama-3-1-8b").model_copy(update={"slug": "mine", "name": "Mine", "aliases": ()})
+    write_catalogue(user_models_file(), [spec], "")
+    assert find(options).models.get("mine").parameters_total == spec.parameters_total
+    other = tmp_path / "other.yaml"
+    write_catalogue(other, [spec.model_copy(update={"slug": "other", "name": "Other"})], "")
+    named = find(options.model_copy(update={"models": other})).models
+    assert (named.lookup("other") is not None, named.lookup("mine")) == (True, None)
