@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from transforms.agentic.steps import Overheads
-from transforms.cache import CacheLoad, HeldSquares, LeastRecentlyUsed, PauseDistribution, SessionShape
+from transforms.cache import CacheLoad, HeldSums, LeastRecentlyUsed, PauseDistribution, SessionShape
 from transforms.equations import closed_loop as loop
 from transforms.equations.shared_engine import output_token_time, prefill_wait
 
@@ -243,7 +243,7 @@ def _survival(replay: Replay, server: Server, service_s: float, wait_s: float, t
         held_at_end=parked,
         pauses=pauses,
         pause_per_session_s=turns * pauses.mean_s,
-        squares=HeldSquares(turns * served**2 * spread, (turns - 1) * parked**2 * spread, parked**2 * spread),
+        squares=HeldSums(turns * served**2 * spread, (turns - 1) * parked**2 * spread, parked**2 * spread),
     )
     memory = server.memory_tokens - replay.shared_tokens
     load = CacheLoad(replay.sessions, service_s, memory, server.host_memory_tokens)

@@ -17,13 +17,13 @@ from transforms.cache.models import (
 from transforms.cache.pauses import PauseDistribution
 from transforms.cache.routing import RandomlyRouted, copies_of_context, is_routed, recency, routed_profile
 from transforms.cache.settling import OverHitRates, settle_at_load, settle_hit_rate
-from transforms.cache.shape import HeldSquares, SessionShape, scenario_pauses, session_shape
+from transforms.cache.shape import HeldSums, SessionShape, scenario_pauses, session_shape
 
 __all__ = [
     "CacheLoad",
     "CacheModel",
     "CacheOutcome",
-    "HeldSquares",
+    "HeldSums",
     "LeastRecentlyUsed",
     "OverHitRates",
     "PauseDistribution",

@@ -52,10 +52,10 @@ def evicting_model(scenario: Scenario) -> tuple[LeastRecentlyUsed, float]:
     keeps the prefix, a time to live ends before the memory's own."""
     on_replica = recency(scenario).found if is_routed(scenario) else 1.0
     if isinstance(scenario.cache, FixedCache):
-        return LeastRecentlyUsed(), scenario.cache.hit_rate * on_replica
+        return LeastRecentlyUsed(finite=True), scenario.cache.hit_rate * on_replica
     if isinstance(scenario.cache, TimeToLiveCache):
-        return LeastRecentlyUsed(longest_s=scenario.cache.kept_s), unbounded_hit_rate(scenario) * on_replica
-    return LeastRecentlyUsed(), unbounded_hit_rate(scenario) * on_replica
+        return LeastRecentlyUsed(finite=True, longest_s=scenario.cache.kept_s), unbounded_hit_rate(scenario) * on_replica
+    return LeastRecentlyUsed(finite=True), unbounded_hit_rate(scenario) * on_replica
 
 
 def host_memory_bytes_per_gpu(scenario: Scenario, options: MappingOptions) -> float:

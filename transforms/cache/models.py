@@ -1,10 +1,11 @@
 """A cache that forgets what was used least recently, and what any model of a cache takes and gives."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr
 
 from schemas.arrays import Array, Flags
 from transforms.cache.shape import SessionShape
@@ -59,10 +60,11 @@ class LeastRecentlyUsed:
     nothing stays after the end. 900 bytes are full at T = 9.6 s: ``20 * (200*2 + 100*(4 + 9.6)/2) / 24``. The short
     pauses hit, the long ones do not: half of the reuse is found.
 
-    With ``finite`` T varies, as it does where few sessions share the memory: a turn hits after a pause z if what the
-    other C - 1 sessions used since leaves room for its own prefix. That is a sum of independent parts, taken as
-    normal with the mean above at T = z and the variance of the parts (after C. Fricker, P. Robert, J. Roberts, ITC
-    24, 2012). It needs the shape's squares.
+    With ``finite`` T varies, as it does where few sessions share the memory, and a prefix may be lost in part. Of a
+    prefix of P the part is found, from its beginning on, for which what the other C - 1 sessions used since leaves
+    room: ``min(max(room/P, 0), 1)`` on average, as caches evict the end of a prefix before its beginning. The room is
+    the memory less a sum of independent parts, taken as normal with their mean at T = the pause and their variance
+    (after C. Fricker, P. Robert, J. Roberts, ITC 24, 2012). It needs the shape's squares. T is that of the mean.
 
     ``longest_s``: no prefix is kept for longer, whatever the memory.
     """
@@ -76,20 +78,22 @@ class LeastRecentlyUsed:
         Raises ``ValueError`` for loads that cannot be, and with ``finite`` for a shape without squares.
         """
         _refuse_impossible(load)
-        hbm = np.asarray(load.memory, dtype=np.float64)
+        hbm, host = np.asarray(load.memory, dtype=np.float64), np.asarray(load.host_memory, dtype=np.float64)
         balance = _Balance(shape, load)
-        near, far = (
-            np.minimum(balance.kept_s(memory), self.longest_s) for memory in (hbm, hbm + np.asarray(load.host_memory))
-        )
-        if self.finite:
-            found_near = balance.varying_share(hbm, self.longest_s)
-            found = balance.varying_share(hbm + np.asarray(load.host_memory), self.longest_s)
-        else:
-            found_near, found = (
-                np.where(kept < 0, 0.0, shape.pauses.share_within(np.maximum(kept, 0.0))) for kept in (near, far)
-            )
+        near = np.minimum(balance.kept_s(hbm), self.longest_s)
+        far, found_near = near, self._found(shape, load, hbm, near)
+        found = found_near
+        if host.any():
+            far = np.minimum(balance.kept_s(hbm + host), self.longest_s)
+            found = self._found(shape, load, hbm + host, far)
         found, found_near = shape.most_hit_rate * found, shape.most_hit_rate * found_near
         return CacheOutcome(found, found - found_near, np.maximum(far, 0.0), near < 0)
+
+    def _found(self, shape: SessionShape, load: CacheLoad, memory: Array, kept_s: Array) -> Array:
+        """Share of what can be reused that a memory finds; ``kept_s``: how long it keeps a prefix in the mean."""
+        if self.finite:
+            return found_among_others(shape, load, memory, self.longest_s)
+        return np.where(kept_s < 0, 0.0, shape.pauses.share_within(np.maximum(kept_s, 0.0)))
 
 
 class _Balance:
@@ -115,38 +119,48 @@ class _Balance:
             beyond = np.where(spare > taken[-1], at[-1] + (spare - taken[-1]) / shape.held_at_end, within)
         return np.where(spare < 0, -1.0, beyond)
 
-    def varying_share(self, memory: Array, longest_s: float) -> Array:
-        """Share of the pauses, up to the longest, that a prefix outlives where the memory in use varies."""
-        shape, squares = self._shape, self._shape.squares
-        if squares is None:
-            raise ValueError("a finite number of sessions needs the squares of what they hold")
-        own = squares.parked / shape.held_parked if shape.held_parked else 0.0
-        others = np.maximum(self._sessions - 1, 0.0)
-        share = np.zeros(np.broadcast_shapes(np.shape(memory), self._cycle.shape, self._sessions.shape))
-        coarse = shape.pauses.coarse()
-        for pause, weight in zip(coarse.values, coarse.weights, strict=True):
-            if pause > longest_s:
-                break
-            within = float(coarse.mean_within(pause))
-            mean = (shape.held_in_flight * self._held_service + shape.held_parked * within) / self._cycle
-            mean = mean + shape.held_at_end * pause / self._cycle
-            square = (squares.in_flight * self._held_service + squares.parked * within) / self._cycle
-            square = square + squares.at_end * pause / self._cycle
-            room = memory - own - others * mean
-            deviation = np.sqrt(others * np.maximum(square - mean**2, 0.0))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                normal = _normal_share(room / deviation)
-            share += weight * np.where(deviation > 0, normal, room >= 0)
-        return share
+
+#: Shares next to nothing, or to all, that are so: the normal's tails end there.
+_LEAST_SHARE: Final = 1e-6
+_SMALLEST: Final = 1e-300
+#: Deviations from which on a normal is on one side.
+_FAR: Final = 40.0
 
 
-def _normal_share(score: Array) -> Array:
-    """Standard normal distribution function within 1e-7 (Abramowitz and Stegun 26.2.17)."""
-    size = np.abs(np.clip(score, -40.0, 40.0))
-    t = 1 / (1 + 0.2316419 * size)
-    terms = (0.319381530, -0.356563782, 1.781477937, -1.821255978, 1.330274429)
-    upper = np.exp(-(size**2) / 2) / np.sqrt(2 * np.pi) * sum(term * t ** (n + 1) for n, term in enumerate(terms))
-    return np.asarray(np.where(score < 0, upper, 1 - upper))
+def found_among_others(shape: SessionShape, load: CacheLoad, memory: Array, longest_s: float) -> Array:
+    """Share of the reusable prefixes for which others' use of the memory leaves room: see ``LeastRecentlyUsed``."""
+    squares, pauses = shape.squares, shape.classes_of_pauses
+    if squares is None:
+        raise ValueError("a finite number of sessions needs the squares of what they hold")
+    # one entry a point, and a last axis of one entry a class of pauses
+    sessions, service, memory = (
+        np.asarray(part, dtype=np.float64)[..., None] for part in (load.sessions, load.service_s, memory)
+    )
+    held_service = service if load.held_service_s is None else np.asarray(load.held_service_s)[..., None]
+    cycle = shape.turns * service + shape.pause_per_session_s
+    others = np.maximum(sessions - 1.0, 0.0)
+    # a prefix's size, large ones counted by what they weigh
+    own = squares.parked / shape.held_parked if shape.held_parked else 0.0
+    mean, square = (
+        (sums.in_flight * held_service + (sums.parked * pauses.within_s + sums.at_end * pauses.values_s)) / cycle
+        for sums in (shape.held, squares)
+    )
+    deviation = np.sqrt(np.maximum(others * (square - mean * mean), 0.0))
+    deviation = np.maximum(deviation, max(_LEAST_SHARE * own, _SMALLEST))
+    room = np.clip(memory - others * mean, -_FAR * deviation, own + _FAR * deviation)
+    if own > 0:
+        share = (_room_above(room, deviation) - _room_above(room - own, deviation)) / own
+    else:
+        share = (room >= 0).astype(np.float64)
+    share = np.where(pauses.values_s <= longest_s, share, 0.0) @ pauses.shares
+    share = np.where(share > 1.0 - _LEAST_SHARE, 1.0, np.where(share < _LEAST_SHARE, 0.0, share))
+    return np.asarray(share)
+
+
+def _room_above(mean: Array, deviation: Array) -> Array:
+    """Mean of a normal where it is above 0, as nothing elsewhere: ``E[max(X, 0)]``."""
+    score = mean / deviation
+    return np.asarray(mean * ndtr(score) + deviation * np.exp(-0.5 * score * score) / np.sqrt(2 * np.pi))
 
 
 def _refuse_impossible(load: CacheLoad) -> None:

@@ -16,9 +16,10 @@ LoadAt = Callable[[Array, Array], CacheLoad]
 
 _ITERATIONS: Final = 500
 _SETTLED: Final = 1e-9
-#: Halvings of the range of hit rates, and of that of the reloads within each.
-_HALVINGS: Final = 30
-_RELOAD_HALVINGS: Final = 14
+#: How near a hit rate comes to the one that it brings about, and the reloads within each.
+_RELOADS_WITHIN: Final = 1e-4
+#: More than a range needs in halvings: the middle is taken each third time.
+_MOST_TURNS: Final = 100
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def settle_hit_rate(
     return CacheOutcome(*parts)
 
 
-def settle_at_load(model: CacheModel, shape: SessionShape, load_at: LoadAt, halvings: int = _HALVINGS) -> CacheOutcome:
+def settle_at_load(model: CacheModel, shape: SessionShape, load_at: LoadAt, within: float = _SETTLED) -> CacheOutcome:
     """The hit rate of a given number of requests in flight, where misses leave the cache more to keep prefixes in.
 
     Longer turns at the same requests in flight are fewer turns a second and fewer sessions that pause: the more hits
@@ -74,7 +75,7 @@ def settle_at_load(model: CacheModel, shape: SessionShape, load_at: LoadAt, halv
     """
     none = np.zeros_like(model.outcome(shape, load_at(np.zeros(()), np.zeros(()))).hit_rate)
     most = none + shape.most_hit_rate
-    hit_rate = _bisected(lambda hits: _with_reloads(model, shape, load_at, hits).hit_rate, most, halvings)
+    hit_rate = _found_again(lambda hits: _with_reloads(model, shape, load_at, hits).hit_rate, most, within)
     found = _with_reloads(model, shape, load_at, hit_rate)
     return CacheOutcome(hit_rate, np.minimum(found.reload_rate, hit_rate), found.kept_s, found.overcommitted)
 
@@ -84,19 +85,33 @@ def _with_reloads(model: CacheModel, shape: SessionShape, load_at: LoadAt, hit_r
     found = model.outcome(shape, load_at(hit_rate, np.zeros_like(hit_rate)))
     if not found.reload_rate.any():
         return found
-    reloads = _bisected(
-        lambda rate: model.outcome(shape, load_at(hit_rate, rate)).reload_rate, hit_rate, _RELOAD_HALVINGS
+    reloads = _found_again(
+        lambda rate: model.outcome(shape, load_at(hit_rate, rate)).reload_rate, hit_rate, _RELOADS_WITHIN
     )
     found = model.outcome(shape, load_at(hit_rate, reloads))
     return CacheOutcome(found.hit_rate, reloads, found.kept_s, found.overcommitted)
 
 
-def _bisected(found_at: Callable[[Array], Array], most: Array, halvings: int) -> Array:
-    """Where a rate from 0 to ``most`` finds itself; ``found_at`` falls, or jumps down, as the rate rises."""
+def _found_again(found_at: Callable[[Array], Array], most: Array, within: float) -> Array:
+    """Where a rate from 0 to ``most`` finds itself; ``found_at`` falls, or jumps down, as the rate rises.
+
+    The chord between the ends of a bracket (regula falsi as the Illinois rule weighs it), and each third time its
+    middle, until all rates find themselves ``within`` so much, or are known so well.
+    """
     low, high = np.zeros_like(most), most
-    stays = found_at(most) >= most
-    for _ in range(halvings):
-        middle = (low + high) / 2
-        more = found_at(middle) >= middle
-        low, high = np.where(more, middle, low), np.where(more, high, middle)
-    return np.where(stays, most, np.where(low == 0.0, 0.0, (low + high) / 2))
+    above, below = found_at(low), found_at(most) - most
+    stays = below >= 0.0
+    rate = np.where(stays, most, low)
+    open_ = ~stays & (above > within)
+    for turn in range(_MOST_TURNS):
+        if not open_.any():
+            break
+        chord = high - below * (high - low) / np.where(open_, below - above, 1.0)
+        rate = np.where(open_, (low + high) / 2 if turn % 3 == 2 else np.clip(chord, low, high), rate)
+        off = found_at(rate) - rate
+        more = off >= 0.0
+        # an end that stays twice weighs half
+        above, below = np.where(more, off, above / 2), np.where(more, below / 2, off)
+        low, high = np.where(open_ & more, rate, low), np.where(open_ & ~more, rate, high)
+        open_ = open_ & (np.abs(off) > within) & (high - low > within)
+    return np.asarray(rate)

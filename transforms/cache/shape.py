@@ -2,16 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
 
 from schemas.arrays import Array
+from schemas.distribution_nodes import scaled_nodes
 from schemas.scenarios import Scenario
-from transforms.cache.pauses import PauseDistribution
+from transforms.cache.pauses import PauseClasses, PauseDistribution
 from transforms.equations.context import turn_profile
+
+#: Classes of first prompts, where these vary.
+_FIRST_PROMPTS: Final = 24
 
 
 @dataclass(frozen=True)
-class HeldSquares:
-    """Sums over one session's turns as in ``SessionShape``, of the squares of what is held."""
+class HeldSums:
+    """Sums over one session's turns as in ``SessionShape``, of what is held or of its squares."""
 
     in_flight: float
     parked: float
@@ -29,9 +37,19 @@ class SessionShape:
     pauses: PauseDistribution  #: weighted by what is kept through them, where that differs
     pause_per_session_s: float  #: all pauses of a session, the one after its last turn included
     #: The same sums of the squares of what is held, for how much the memory in use varies; None: not known.
-    squares: HeldSquares | None = None
+    squares: HeldSums | None = None
     #: Share of what later turns could reuse that a cache without end finds (1 where contexts are never compacted).
     most_hit_rate: float = 1.0
+
+    @property
+    def held(self) -> HeldSums:
+        """What is held, not squared."""
+        return HeldSums(self.held_in_flight, self.held_parked, self.held_at_end)
+
+    @cached_property
+    def classes_of_pauses(self) -> PauseClasses:
+        """The pauses in few classes."""
+        return self.pauses.classes()
 
 
 def session_shape(
@@ -60,6 +78,11 @@ def session_shape(
     share = scenario.turns / len(profile.context)
     in_flight = held(profile.context + scenario.output_tokens_per_turn / 2)
     parked = held(profile.context + scenario.output_tokens_per_turn)
+    longer, weights = _first_prompts(scenario)
+    contexts = np.maximum(profile.context[:, None] + longer, scenario.shared_prefix_tokens)
+    squares = [
+        held(contexts + scenario.output_tokens_per_turn * part) ** 2 @ weights for part in (0.5, 1.0)
+    ]
     chosen = pauses or scenario_pauses(scenario)
 
     def between_turns(kept: Array) -> float:
@@ -72,13 +95,19 @@ def session_shape(
         held_at_end=float(parked[-1]),
         pauses=chosen,
         pause_per_session_s=scenario.turns * chosen.mean_s,
-        squares=HeldSquares(
-            in_flight=float((in_flight**2).sum()) * share,
-            parked=between_turns(parked**2),
-            at_end=float(parked[-1] ** 2),
-        ),
+        squares=HeldSums(float(squares[0].sum()) * share, between_turns(squares[1]), float(squares[1][-1])),
         most_hit_rate=unbounded_hit_rate(scenario) if most_hit_rate is None else most_hit_rate,
     )
+
+
+def _first_prompts(scenario: Scenario) -> tuple[Array, Array]:
+    """By how much the first prompts of sessions are longer than the mean one, in few classes, and shares of these."""
+    form = None if scenario.distributions is None else scenario.distributions.initial_prompt_tokens
+    if form is None:
+        return np.zeros(1), np.ones(1)
+    values, weights = scaled_nodes(form, scenario.initial_prompt_tokens)
+    few = PauseDistribution(values, weights).coarse(_FIRST_PROMPTS)
+    return few.values - scenario.initial_prompt_tokens, few.weights
 
 
 def scenario_pauses(scenario: Scenario) -> PauseDistribution:

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tests.transforms.cache.session_cache import TracedSession, simulate
-from transforms.cache import CacheLoad, HeldSquares, LeastRecentlyUsed, PauseDistribution, SessionShape
+from transforms.cache import CacheLoad, HeldSums, LeastRecentlyUsed, PauseDistribution, SessionShape
 
 CONCURRENT = 256
 TIMES_ACTIVE = (1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
@@ -50,7 +50,7 @@ def modelled(sessions: list[TracedSession]) -> tuple[SessionShape, CacheLoad, fl
         held_at_end=sum(float(tokens[-1]) for tokens in held) / count,
         pauses=PauseDistribution.empirical(pauses, np.concatenate([tokens[:-1] for tokens in held])),
         pause_per_session_s=sum(pauses) / count,
-        squares=HeldSquares(
+        squares=HeldSums(
             in_flight=sum(float((tokens**2).sum()) for tokens in held) / count,
             parked=sum(float((tokens[:-1] ** 2).sum()) for tokens in held) / count,
             at_end=sum(float(tokens[-1] ** 2) for tokens in held) / count,

@@ -12,7 +12,7 @@ from schemas.arrays import Array
 from schemas.trace_statistics import LogNormal, PauseMixture
 from transforms.cache import (
     CacheLoad,
-    HeldSquares,
+    HeldSums,
     LeastRecentlyUsed,
     OverHitRates,
     PauseDistribution,
@@ -73,7 +73,7 @@ def test_a_time_to_live_before_the_cache_is_full() -> None:
     """Prefixes are kept for 30 s at most: pauses of 50 s are lost however much memory there is."""
     pauses = PauseDistribution.empirical([4, 50], weights=[4, 1])
     shape = SessionShape(10, 1_000, 900, 0, pauses, 10 * pauses.mean_s)
-    squares = HeldSquares(100_000, 90_000, 0)
+    squares = HeldSums(100_000, 90_000, 0)
     for finite in (False, True):
         model, load = LeastRecentlyUsed(finite, longest_s=30), CacheLoad(20, 2.0, [1e9, 0.0])
         capped = model.outcome(replace(shape, squares=squares), load)

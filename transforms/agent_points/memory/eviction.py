@@ -61,8 +61,8 @@ class EvictingMemory:
     think_time_s: float
     closed_loop: loop.ClosedLoop
 
-    def at_own_load(self, service: ServiceAtHitRates, halvings: int = 30) -> CacheOutcome:
-        """Each row at its own requests in flight: as many sessions as keep them so; within 2^-halvings."""
+    def at_own_load(self, service: ServiceAtHitRates, within: float = 1e-9) -> CacheOutcome:
+        """Each row at its own requests in flight: as many sessions as keep them so; hit rates ``within`` so much."""
 
         def load_of(rows: Indices) -> CacheOutcome:
             latency, request = _take(service.latency_s, rows), _take(service.seconds_a_request, rows)
@@ -74,7 +74,11 @@ class EvictingMemory:
                 sessions = loop.sessions_that_fill(in_flight, rho, self.stations[rows], self.closed_loop)
                 return self._load(rows, sessions, latency_s)
 
+<<<<<<< HEAD
             return settle_at_load(*self._of(rows), load_at, halvings)
+=======
+            return settle_at_load(self.model, self._shape(rows), load_at, within)
+>>>>>>> d8373f3 (Where memory evicts, a prefix is found as far as the others' varying use leaves room for it)
 
         return self._by_shape(load_of)
 
