@@ -165,13 +165,8 @@ def _each_at_its_load(service: Service, options: MappingOptions) -> Rows:
     memory = evicting_memory(rows, service.agent, options)
     at_nodes = {most * share: service.at(most * share) for share in NODES}
     rates = np.repeat(np.array([[rate] for rate in at_nodes]), len(rows), axis=1)
-<<<<<<< HEAD
     evaluated = list(at_nodes.values())
-    outcome = memory.at_own_load(_over_hit_rates(rates, evaluated), halvings=10)
-=======
-    known = list(at_nodes.values())
-    found = memory.at_own_load(_over_hit_rates(rates, known), within=1e-3)
->>>>>>> d8373f3 (Where memory evicts, a prefix is found as far as the others' varying use leaves room for it)
+    outcome = memory.at_own_load(_over_hit_rates(rates, evaluated), within=1e-3)
     # once more with the figures at the rates found among those known: between nodes a curve may bend
     evaluated.append(service.at(outcome.hit_rate))
     outcome = memory.at_own_load(_over_hit_rates(np.vstack([rates, outcome.hit_rate]), evaluated))

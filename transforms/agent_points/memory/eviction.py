@@ -74,11 +74,7 @@ class EvictingMemory:
                 sessions = loop.sessions_that_fill(in_flight, rho, self.stations[rows], self.closed_loop)
                 return self._load(rows, sessions, latency_s)
 
-<<<<<<< HEAD
-            return settle_at_load(*self._of(rows), load_at, halvings)
-=======
-            return settle_at_load(self.model, self._shape(rows), load_at, within)
->>>>>>> d8373f3 (Where memory evicts, a prefix is found as far as the others' varying use leaves room for it)
+            return settle_at_load(*self._of(rows), load_at, within)
 
         return self._by_shape(load_of)
 
