@@ -54,7 +54,9 @@ def evicting_model(scenario: Scenario) -> tuple[LeastRecentlyUsed, float]:
     if isinstance(scenario.cache, FixedCache):
         return LeastRecentlyUsed(finite=True), scenario.cache.hit_rate * on_replica
     if isinstance(scenario.cache, TimeToLiveCache):
-        return LeastRecentlyUsed(finite=True, longest_s=scenario.cache.kept_s), unbounded_hit_rate(scenario) * on_replica
+        return LeastRecentlyUsed(finite=True, longest_s=scenario.cache.kept_s), unbounded_hit_rate(
+            scenario
+        ) * on_replica
     return LeastRecentlyUsed(finite=True), unbounded_hit_rate(scenario) * on_replica
 
 

@@ -12,7 +12,6 @@ from schemas.distribution_nodes import nodes_of, scaled_nodes
 from schemas.distributions import Distribution
 from schemas.trace_statistics import PauseMixture, Spread
 
-
 #: Shares of the pauses at which the classes of ``PauseDistribution.classes`` end: finer where few prefixes are lost.
 _CLASS_ENDS = (
     0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.68, 0.75, 0.81, 0.86, 0.9, 0.93, 0.955, 0.97, 0.98, 0.987, 0.992, 0.996,

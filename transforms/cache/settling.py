@@ -16,7 +16,7 @@ LoadAt = Callable[[Array, Array], CacheLoad]
 
 _ITERATIONS: Final = 500
 _SETTLED: Final = 1e-9
-#: How near a hit rate comes to the one that it brings about, and the reloads within each.
+#: How near the reloads within a hit rate come to those that they bring about.
 _RELOADS_WITHIN: Final = 1e-4
 #: More than a range needs in halvings: the middle is taken each third time.
 _MOST_TURNS: Final = 100

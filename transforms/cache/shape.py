@@ -80,9 +80,7 @@ def session_shape(
     parked = held(profile.context + scenario.output_tokens_per_turn)
     longer, weights = _first_prompts(scenario)
     contexts = np.maximum(profile.context[:, None] + longer, scenario.shared_prefix_tokens)
-    squares = [
-        held(contexts + scenario.output_tokens_per_turn * part) ** 2 @ weights for part in (0.5, 1.0)
-    ]
+    squares = [held(contexts + scenario.output_tokens_per_turn * part) ** 2 @ weights for part in (0.5, 1.0)]
     chosen = pauses or scenario_pauses(scenario)
 
     def between_turns(kept: Array) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from scipy import stats
 
 from schemas.caches import Cache, FixedCache, LeastRecentlyUsedCache, TimeToLiveCache
 from schemas.distributions import Distribution, Distributions
@@ -23,7 +24,7 @@ from tests.transforms.factory import (
     solved,
 )
 from transforms.agent_points.memory.idle_kv import scenario_under
-from transforms.cache import scenario_pauses
+from transforms.cache import PauseDistribution, scenario_pauses
 
 LRU = LeastRecentlyUsedCache()
 TABLES = {
@@ -52,11 +53,31 @@ def carried(scenario: Scenario, table: str = "agg", hbm_bytes: int | None = None
     return agent_points(points, setting(gpu, "llama-3-1-70b", scenario, **options))
 
 
+def found_by_hand(pauses: PauseDistribution, memory: float, sessions: float, latency_s: float) -> float:
+    """Hits of research agents in tokens: at each pause, of a prefix what the others leave room for (normal), its mean
+    taken by counting."""
+    contexts = 24_000 + np.arange(15) * 3_064.0
+    in_flight, parked, end = contexts + 32, contexts[:-1] + 64, contexts[-1] + 64
+    cycle, own = 15 * (latency_s + pauses.mean_s), (parked**2).sum() / parked.sum()
+    found = 0.0
+    for pause, weight in zip(pauses.values, pauses.weights, strict=True):
+        within = float(pauses.mean_within(pause))
+        mean, square = (
+            ((in_flight**power).sum() * latency_s + (parked**power).sum() * within + end**power * pause) / cycle
+            for power in (1, 2)
+        )
+        others = stats.norm((sessions - 1) * mean, np.sqrt((sessions - 1) * max(square - mean**2, 1e-9)))
+        part = (np.arange(400) + 0.5) / 400
+        found += weight * float(others.cdf(memory - part * own).mean())
+    return found
+
+
 @pytest.mark.parametrize("distributions", [None, varying()], ids=["same pauses", "pauses vary"])
 def test_the_loop_closes_on_every_row(distributions: Distributions | None) -> None:
     """The memory balance by hand, in tokens: what is in flight, what is kept through pauses, what ended sessions leave.
 
-    Aggregated rows; tp up to 8 holds each of the 8 KV heads once.
+    The hits are those that a row's own sessions and latency bring about. Aggregated rows; tp up to 8 holds each of the
+    8 KV heads once.
     """
     scenario = agents(LRU, distributions=distributions)
     rows = carried(scenario).filter(~pl.col("interpolated"), kv_dtype="bf16")
@@ -69,16 +90,14 @@ def test_the_loop_closes_on_every_row(distributions: Distributions | None) -> No
         latency, hits = row["turn_latency_ms"] / 1e3, row["cache_hit_rate"]
         assert row["turns_per_s"] * (latency + 5) == pytest.approx(row["sessions"])  # Little
         assert row["prefill_tokens_per_turn"] == pytest.approx(hits * 3_000 + (1 - hits) * contexts.mean())
+        memory = row["kv_bytes_available"] / KAPPA
+        if row["sessions"] > 1:
+            assert hits == pytest.approx(found_by_hand(pauses, memory, row["sessions"], latency), abs=0.01)
         kept = row["prefix_kept_s"]
         if not kept:
             continue
         held = latency * in_flight + float(pauses.mean_within(kept)) * parked + kept * at_end
-        taken = KAPPA * row["sessions"] * held / (15 * (latency + 5))
-        assert taken == pytest.approx(row["kv_bytes_available"], rel=2e-3)
-        if distributions is None:
-            assert hits == pytest.approx(float(kept >= 5)) or kept == pytest.approx(5, abs=1e-3)
-        else:
-            assert hits == pytest.approx(float(pauses.share_within(kept)), abs=1e-3)
+        assert row["sessions"] * held / (15 * (latency + 5)) == pytest.approx(memory, rel=2e-3)
         checked += 1
     assert checked > 40
     between = (rows["cache_hit_rate"] > 0.02) & (rows["cache_hit_rate"] < 0.98)
@@ -130,9 +149,9 @@ def test_without_pauses_sessions_are_always_in_flight() -> None:
     short = carried(agents(LRU, think_time_s=1e-6)).filter("feasible")
     for rows in (none, short):
         assert rows["activity_fraction"].to_numpy() == pytest.approx(1.0, abs=1e-6)
-        # those held in flight weigh half an output more than the mean context that the capacity counts
-        fits = rows.filter(pl.col("kv_utilization_fraction") < 0.99)
-        assert fits.height > 30
+        # contexts vary: sessions that fill the memory in the mean do not always fit
+        fits = rows.filter(pl.col("kv_utilization_fraction") < 0.7)
+        assert fits.height > 20
         assert fits["cache_hit_rate"].unique().to_list() == [1.0]
     assert none["turns_per_s"].to_numpy() == pytest.approx(short["turns_per_s"].to_numpy(), rel=1e-5)
 
@@ -172,7 +191,8 @@ def test_at_fixed_sessions_memory_and_short_pauses_never_cost(table: str, distri
 
 
 def test_the_cliff_is_a_cliff() -> None:
-    """Two replicas of four H100 hold 11 agents each: 22 hit, 24 miss, and turn the throughput into a sixth of it."""
+    """Two replicas of four H100 hold 11 agents each in the mean: 8 always hit, 14 hardly ever, and turn the throughput
+    into less than a fifth; between them contexts that vary let some hit."""
     points = shipped_points(TABLES["agg"]).filter(pl.col("tp") == 4, pl.col("context_requests_per_step") == 1)
 
     def replica(sessions: int, **options: object) -> dict[str, Any]:
@@ -180,17 +200,17 @@ def test_the_cliff_is_a_cliff() -> None:
         (found,) = solved(points, shared).filter("feasible").to_dicts()
         return found
 
-    below, above = replica(22), replica(24)
-    assert (below["sessions"], below["cache_hit_rate"]) == (11, 1.0)
-    assert (above["sessions"], above["cache_hit_rate"]) == (12, 0.0)
-    assert above["turns_per_s"] < below["turns_per_s"] / 5
+    below, at_wall, above = replica(16), replica(22), replica(28)
+    assert (below["sessions"], at_wall["sessions"]) == (8, 11)
+    assert below["cache_hit_rate"] > 0.999 > 0.9 > at_wall["cache_hit_rate"] > 0.5 > 0.05 > above["cache_hit_rate"]
+    assert above["turns_per_s"] < below["turns_per_s"] / 4 < 2 * at_wall["turns_per_s"]
     assert below["waiting_turns_per_s"] is None
-    # had the twelfth session waited
+    # had those beyond the eleventh waited
     assert above["waiting_sessions"] == 11
-    assert above["waiting_turns_per_s"] == pytest.approx(below["turns_per_s"], rel=1e-6)
-    waits = replica(24, over_capacity="wait")
+    waits = replica(28, over_capacity="wait")
     assert (waits["sessions"], waits["cache_hit_rate"], waits["cache_model"]) == (11, 1.0, "lru")
-    assert waits["turns_per_s"] == pytest.approx(below["turns_per_s"], rel=1e-6)
+    assert waits["turns_per_s"] == pytest.approx(above["waiting_turns_per_s"], rel=1e-6)
+    assert waits["turns_per_s"] > below["turns_per_s"] > 4 * above["turns_per_s"]
     assert waits["waiting_sessions"] is None
 
 
@@ -213,24 +233,22 @@ def test_waiting_is_what_a_build_that_lets_them_wait_says() -> None:
 
 
 def test_a_cold_cache_goes_on_thrashing() -> None:
-    """Two replicas of four H100 with 12 agents each, a little more than they hold, and pauses that vary widely.
+    """92 code agents at eight H100, more than the 77 that they hold in the mean, and pauses that vary widely.
 
-    A warm cache keeps the short pauses. From an empty one on every turn misses, R is fifteen times Z and nearly all
-    are in flight: no more than the 11 that fit, and nothing is kept.
+    A warm cache keeps the short pauses. From an empty one on nearly every turn misses, R is six times Z and nearly all
+    are in flight: no more than fit, and next to nothing is kept.
     """
-    points = shipped_points(TABLES["agg"]).filter(pl.col("tp") == 4, pl.col("context_requests_per_step") == 1)
-    scenario = agents(LRU, distributions=varying(), think_time_s=3.0, sessions=24)
-    (point,) = solved(points, setting("h100-sxm", "llama-3-1-70b", scenario)).to_dicts()
-    assert point["sessions"] == 12
-    assert point["cache_hit_rate"] > 0.8
-    assert point["cold_start_cache_hit_rate"] == 0
-    assert point["cold_start_sessions"] / (point["cold_start_turn_latency_ms"] / 1e3 + 3) == pytest.approx(
-        point["cold_start_turns_per_s"]
-    )
-    rho = point["cold_start_turn_latency_ms"] / (point["cold_start_turn_latency_ms"] + 3e3)
-    assert point["cold_start_sessions"] * rho == pytest.approx(11, rel=1e-3)
-    assert point["cold_start_turns_per_s"] < point["turns_per_s"] / 3
-    assert point["waiting_sessions"] == 11
+    points = shipped_points(TABLES["agg"]).filter(pl.col("tp") == 8, pl.col("context_requests_per_step") == 1)
+    scenario = article_scenario("code-agent", cache=LRU, distributions=varying(), think_time_s=10.0, sessions=92)
+    (point,) = solved(points, setting("h100-sxm", "llama-3-1-70b", scenario)).filter("feasible").to_dicts()
+    assert point["sessions"] == 92
+    assert point["cache_hit_rate"] > 0.7
+    assert point["cold_start_cache_hit_rate"] < 0.1
+    latency_s = point["cold_start_turn_latency_ms"] / 1e3
+    assert point["cold_start_sessions"] / (latency_s + 10) == pytest.approx(point["cold_start_turns_per_s"])
+    assert point["cold_start_sessions"] * latency_s / (latency_s + 10) == pytest.approx(77, rel=0.01)
+    assert point["cold_start_turns_per_s"] < point["turns_per_s"] / 2.5
+    assert point["waiting_sessions"] == 77
     assert point["waiting_turns_per_s"] > point["turns_per_s"]
 
 
@@ -242,10 +260,12 @@ def test_stated_rates_thrash_too_when_asked() -> None:
     )
     assert waits["cache_hit_rate"].unique().to_list() == [0.7]
     both = waits.join(thrashes, on="point_id", suffix="_thrashing")
-    fits = both.filter(pl.col("sessions") < 0.9 * pl.col("max_sessions"))
+    fits = both.filter(pl.col("sessions") < 0.6 * pl.col("max_sessions"))
     assert fits.height > 20
     assert fits["cache_hit_rate_thrashing"].unique().to_list() == [0.7]
     assert fits["turns_per_s_thrashing"].to_numpy() == pytest.approx(fits["turns_per_s"].to_numpy(), rel=1e-12)
+    nearly = both.filter(pl.col("sessions").is_between(0.6 * pl.col("max_sessions"), 0.9 * pl.col("max_sessions")))
+    assert ((nearly["cache_hit_rate_thrashing"] <= 0.7) & (nearly["cache_hit_rate_thrashing"] > 0.6)).all()
     # capacity counts whole sessions: a little more than it still fits
     beyond = both.filter("feasible_thrashing", pl.col("sessions") > 1.1 * pl.col("max_sessions"))
     assert beyond.height > 3
@@ -301,7 +321,7 @@ def test_no_point_at_the_wall_where_the_cache_falls() -> None:
     )
     assert "kv_capacity" in set(coarse["infeasible_reason"])
     assert coarse.filter("feasible")["cache_hit_rate"].max() == 1.0
-    assert coarse.filter(infeasible_reason="kv_capacity")["cache_hit_rate"].max() == 0.0
+    assert coarse.filter(infeasible_reason="kv_capacity")["cache_hit_rate"].max() < 0.25  # type: ignore[operator]
     assert not coarse["interpolated"].any()
     at_wall = fine.filter("interpolated")
     assert at_wall.height > 2
