@@ -22,11 +22,10 @@ def simulate(replay: Replay, server: Server, seed: int) -> Simulated:
     """One run: prefills first come first served, decode of all others waits meanwhile; outputs are exponential.
 
     A turn is admitted when its KV fits beside that of the turns in service; parked prefixes make room, used longest
-    ago first. Sessions never end and share nothing.
+    ago first and each from its end on, as engines evict blocks. Sessions never end and share nothing.
     """
     rng, tokens, steps = np.random.default_rng(seed), replay.input_tokens, server.steps
     reused = replay.reused_fraction * tokens
-    warm_ms, cold_ms = steps.prefill_ms(tokens - reused, reused), steps.prefill_ms(tokens, 0.0)
     count = int(replay.sessions)
     loads = np.arange(1.0, count + 1)
     decode_ms = steps.decode_ms(loads, tokens + replay.output_tokens / 2, server.overheads)
@@ -39,8 +38,13 @@ def simulate(replay: Replay, server: Server, seed: int) -> Simulated:
     now, in_service, latencies, begun, found = 0.0, 0, [], 0, 0.0
 
     def make_room(needed: float) -> bool:
-        while parked and in_service * held + sum(parked.values()) + needed > server.memory_tokens:
-            parked.popitem(last=False)
+        missing = in_service * held + sum(parked.values()) + needed - server.memory_tokens
+        while parked and missing > 0:
+            name, own = parked.popitem(last=False)
+            if own > missing:
+                parked[name] = own - missing
+                parked.move_to_end(name, last=False)
+            missing -= own
         return in_service * held + needed <= server.memory_tokens
 
     while now < replay.duration_s * 1e3:
@@ -55,8 +59,9 @@ def simulate(replay: Replay, server: Server, seed: int) -> Simulated:
                 break
             waiting.popleft()
             in_service, begun = in_service + 1, begun + 1
-            found += reused if own is not None else 0.0
-            prefills.append((arrived, name, cold_ms if own is None else warm_ms))
+            there = min(own or 0.0, reused)
+            found += there
+            prefills.append((arrived, name, steps.prefill_ms(tokens - there, there)))
         if prefills:
             arrived, name, busy_ms = prefills.popleft()
             now += busy_ms
