@@ -24,7 +24,7 @@ def test_long_runs(sessions: int) -> None:
 
 @pytest.mark.parametrize("sessions", [8, 24, 30, 80])
 def test_runs_of_ten_minutes(sessions: int) -> None:
-    """The start of all sessions at once, and what is cut off at the end, weigh in them; on the cliff runs differ most."""
+    """The start of all at once, and what is cut off at the end, weigh in them; on the cliff runs differ most."""
     replay = replace(ALIKE, sessions=sessions, duration_s=600.0)
     found, runs = (
         predict_replay(replay, SERVER),
