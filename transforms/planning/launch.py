@@ -1,6 +1,6 @@
 """The commands that start the replicas of a plan, for each engine; what a plan does not know is said in them.
 
-Flags as documented by vLLM 0.20, SGLang 0.5, TensorRT-LLM 1.3 and Dynamo 1.0.
+Flags as the parser of vLLM 0.32 takes them, and as documented by SGLang 0.5, TensorRT-LLM 1.3 and Dynamo 1.6.
 """
 
 import math
@@ -162,7 +162,10 @@ def _trtllm(deployment: Deployment, worker: Worker, dynamo: bool) -> list[str]:
         f"  enable_block_reuse: {str(deployment.prefix_caching).lower()}",
     ]
     if worker.role is not None:
-        settings += ["cache_transceiver_config:", "  backend: DEFAULT"]
+        # a buffer smaller than the longest prompt can leave workers waiting for a transfer that never comes
+        buffer = f"  max_tokens_in_buffer: {deployment.longest_context_tokens}"
+        settings += ["cache_transceiver_config:", "  backend: DEFAULT", buffer]
+        settings += ["disable_overlap_scheduler: true"] if worker.role == "prefill" else []
     if dynamo:
         program = f"python3 -m dynamo.trtllm --model-path {deployment.model}"
         flags = [f"--extra-engine-args {options}"]

@@ -300,3 +300,10 @@ def test_a_launch(lake: Path, engine: str) -> None:
     most = {"vllm": f"--max-num-seqs {each}", "sglang": f"--max-running-requests {each}"}
     assert most.get(engine, f"max_batch_size: {each}") in script
     assert "20524" in script
+
+
+def test_a_launch_is_a_script_and_nothing_else(lake: Path) -> None:
+    """--emit beside a format for machines is wrong use, said in a sentence."""
+    result = run(lake, "--sessions", "500", "--emit", "vllm", "--format", "json")
+    assert result.exit_code == 2
+    assert "--emit prints a script, not json" in " ".join(result.stderr.split())
