@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from pipelines.lake.checks import check_name, check_partition_value, check_values
 from pipelines.lake.layout import damaged
@@ -22,6 +23,8 @@ from pipelines.lake.places import readable
 ROWS_OF_A_RUN = 100
 ROW_GROUP_ROWS = 122_880
 """DuckDB's own unit of parallel reading."""
+#: A file of fewer rows is mostly footer and page headers: some hundred columns of some ten rows.
+SMALL_FILE_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,29 @@ class DamagedPartError(Exception):
 
 
 def encode(frame: pl.DataFrame) -> memoryview:
-    """The frame as the bytes of a Parquet file."""
+    """The frame as the bytes of a Parquet file.
+
+    A small one has no statistics, which could spare a reader nothing, nor a second schema; its measures are split
+    by bytes, which compress better so, instead of into dictionaries. That halves it: of 151 columns of 24 operating
+    points 60 kB become 29 kB. A large one is written by Polars, in half the time.
+    """
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd", compression_level=1, statistics=True, row_group_size=ROW_GROUP_ROWS)
+    if frame.height >= SMALL_FILE_ROWS:
+        frame.write_parquet(
+            buffer, compression="zstd", compression_level=1, statistics=True, row_group_size=ROW_GROUP_ROWS
+        )
+        return buffer.getbuffer()
+    measures = [name for name, kind in frame.schema.items() if kind.is_float()]
+    pq.write_table(
+        frame.to_arrow(compat_level=pl.CompatLevel.oldest()),
+        buffer,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=[name for name in frame.columns if name not in measures],
+        use_byte_stream_split=measures,
+        write_statistics=False,
+        store_schema=False,
+    )
     return buffer.getbuffer()
 
 

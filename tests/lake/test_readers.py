@@ -1,9 +1,11 @@
 """Other programs read a release: Polars, DuckDB and PyArrow, over the files and through the views."""
 
+import io
 import json
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -12,6 +14,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
+from pipelines.lake.parts import SMALL_FILE_ROWS, encode
 from pipelines.lake.release import begin_release
 from pipelines.lake.views import STORAGE_VERSION, glob_escaped, quote_text
 from schemas.errors import UserError
@@ -257,3 +260,29 @@ def test_tables_json_describes_the_files(lake: Path) -> None:
 def test_glob_escaping() -> None:
     assert glob_escaped(Path("/a[1]/b*?")) == "/a[[]1]/b[*][?]"
     assert quote_text("it's") == "'it''s'"
+
+
+@pytest.mark.parametrize("rows", [0, 3, SMALL_FILE_ROWS - 1, SMALL_FILE_ROWS])
+def test_small_and_large_files_give_back_values_and_types(rows: int) -> None:
+    frame = pl.DataFrame(
+        {
+            "measure": pl.int_range(rows, eager=True) / 3,
+            "none": pl.Series([None] * rows, dtype=pl.Float64),
+            "text": pl.int_range(rows, eager=True).cast(pl.String),
+            "flag": pl.Series([row % 2 == 0 for row in range(rows)], dtype=pl.Boolean),
+            "count": pl.Series(range(rows), dtype=pl.Int32),
+            "at": pl.Series([datetime(2026, 1, 1, tzinfo=UTC)] * rows, dtype=pl.Datetime("us", "UTC")),
+            "shares": pl.Series([[0.25, 0.75]] * rows, dtype=pl.List(pl.Float64)),
+        }
+    )
+    content = io.BytesIO(encode(frame))
+    read = pl.read_parquet(content)
+    assert read.schema == frame.schema
+    assert read.equals(frame)
+
+
+def test_a_small_file_is_half_as_large_as_one_with_statistics_and_dictionaries() -> None:
+    frame = pl.DataFrame({f"measure_{n}_ms": pl.int_range(24, eager=True) / (n + 3) for n in range(100)})
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd")
+    assert len(encode(frame)) < 0.6 * len(buffer.getvalue())
