@@ -4,12 +4,16 @@ Every figure is derived from the model's ``config.json`` (``transforms/model_con
 depends on hardware or on a deployment.
 """
 
-from typing import Literal
+import re
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from schemas.dtypes import BYTES_PER_WEIGHT, KvDtype, WeightDtype
 from schemas.slugs import Slug
+
+#: A name on a hub: one word to a shell, and no option.
+_HUB_NAME: Final = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 
 AttentionKind = Literal[
     "mha",  # every query head has its own K and V
@@ -179,6 +183,11 @@ class ModelSpec(BaseModel):
         default=(), description="parts of the checkpoint that the figures leave out, in words"
     )
     kv_dtype: KvDtype = Field(default="bf16", description="KV format where nothing else is said")
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The name that engines load the model by, ``owner/name`` on a hub; None where the catalogue has none."""
+        return next((name for name in (self.name, *self.aliases) if _HUB_NAME.fullmatch(name)), None)
 
     @property
     def parameters_total(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from pipelines.terminal import terminal_text
 from schemas.errors import UserError
 from transforms.agent_points.judgement.feasibility import WALL_REASONS
 
@@ -107,7 +108,7 @@ def write_figure(spec: Mapping[str, Any], kind: Kind, path: Path) -> None:
     """The figure as a file; a page holds all its scripts. Raises ``UserError`` where it cannot be written."""
     import vl_convert
 
-    given = dict(spec)
+    given = {name: _drawable(value) for name, value in spec.items()}
     if kind == "png":
         content = vl_convert.vegalite_to_png(given, scale=PNG_SCALE, allowed_base_urls=[])
     elif kind == "svg":
@@ -118,6 +119,15 @@ def write_figure(spec: Mapping[str, Any], kind: Kind, path: Path) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise UserError(f"--{kind} {path} cannot be written: {error.strerror or error}.") from error
+
+
+def _drawable(value: Any) -> Any:
+    """The value with its texts' control characters escaped: a picture is XML, which has none."""
+    if isinstance(value, str):
+        return terminal_text(value)
+    if isinstance(value, Mapping):
+        return {name: _drawable(each) for name, each in value.items()}
+    return [_drawable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _inert(page: str, spec: Mapping[str, Any]) -> str:

@@ -155,9 +155,7 @@ def _launch(row: Mapping[str, Any], launcher: "Launcher", contents: "ReleaseCont
     from transforms.cache import constant_hit_rate
     from transforms.planning.launch import deployment_of, launch
 
-    aliases = contents.models.get(row["model"]).aliases
-    checkpoint = next((alias for alias in aliases if "/" in alias), None)
+    checkpoint = contents.models.get(row["model"]).checkpoint
     deployment = deployment_of(row, checkpoint, scenario.peak_context_tokens, constant_hit_rate(scenario) > 0)
-    plan = f"# {row['sessions']:,} sessions on {row['gpus']:,} GPUs {row['hardware']}: {row['configuration']}"
-    shebang, rest = launch(deployment, launcher).split("\n", 1)
-    return f"{shebang}\n{plan}\n{rest}"
+    plan = f"{row['sessions']:,} sessions on {row['gpus']:,} GPUs {row['hardware']}: {row['configuration']}"
+    return launch(deployment, launcher, plan)

@@ -1,5 +1,6 @@
 """What a calibration says: parameters in words, what its rows cannot tell, and which load tests would tell most."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -7,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 
 from schemas.engines import CalibratedEngine, LeaveOneOut, RefusedRow, SeenRange
-from schemas.models import ModelSpec
 from schemas.scenarios import Scenario
 from transforms.calibration.deployments import Calibration
 from transforms.calibration.engine import LATENCY_LEFT, TTFT_LEFT, Engine, Seen
@@ -47,9 +47,9 @@ class LoadTest:
     def command(self, model: str) -> str:
         """The command of vLLM's load generator; prompts are random, so that none is cached."""
         return (
-            f"vllm bench serve --model {model} --dataset-name random --random-input-len {self.input_tokens} "
-            f"--random-output-len {self.output_tokens} --ignore-eos --max-concurrency {self.in_flight} "
-            f"--num-prompts {max(10 * self.in_flight, 20)} --save-result"
+            f"vllm bench serve --model {shlex.quote(model)} --dataset-name random "
+            f"--random-input-len {self.input_tokens} --random-output-len {self.output_tokens} --ignore-eos "
+            f"--max-concurrency {self.in_flight} --num-prompts {max(10 * self.in_flight, 20)} --save-result"
         )
 
 
@@ -132,7 +132,7 @@ def untold(engine: Engine, prior: Prior) -> list[str]:
 
 def in_schema(calibration: Calibration, engine: Engine, prior: Prior, turns: Load) -> CalibratedEngine:
     """The engine as ``engines.yaml`` holds it."""
-    model = checkpoint_name(engine.facts.spec)
+    model = engine.facts.spec.checkpoint or engine.facts.spec.name
     latency, ttft = (np.array(errors) for errors in (calibration.latency_errors, calibration.ttft_errors))
     seen = engine.seen
     return CalibratedEngine(
@@ -189,11 +189,6 @@ def piloted_in_schema(
         ),
         leave_one_out=LeaveOneOut(turn_latency=None, ttft=None, throughput=None),
     )  # fmt: skip
-
-
-def checkpoint_name(spec: ModelSpec) -> str:
-    """The name that an engine loads the model by: ``owner/name`` where the catalogue has one."""
-    return next((name for name in (spec.name, *spec.aliases) if "/" in name), spec.name)
 
 
 def engine_of(said: CalibratedEngine, facts: Facts) -> Engine:

@@ -4,6 +4,7 @@ Flags as the parser of vLLM 0.32 takes them, and as documented by SGLang 0.5, Te
 """
 
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -46,8 +47,8 @@ class Deployment:
 
     @property
     def model(self) -> str:
-        """The checkpoint, or a placeholder."""
-        return self.checkpoint or "CHECKPOINT"
+        """The checkpoint as one word of a shell, or a placeholder."""
+        return shlex.quote(self.checkpoint or "CHECKPOINT")
 
 
 def deployment_of(
@@ -74,13 +75,15 @@ def _worker(plan: Mapping[str, Any], role: str | None, prefix: str, count: int, 
     return Worker(role, count, tp, pp, dp, ep, math.ceil(sessions / (count * dp)))
 
 
-def launch(deployment: Deployment, launcher: Launcher) -> str:
-    """The script: comments on what is not known, then a command for each kind of worker of one replica."""
+def launch(deployment: Deployment, launcher: Launcher, about: str = "") -> str:
+    """The script: comments on what it is ``about`` and what is not known, then a command for each kind of worker of one
+    replica."""
     engine = deployment.backend if launcher == "dynamo" else launcher
     commands = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}
     if engine not in commands:
         engine = "vllm"
-    lines = ["#!/bin/sh", *(f"# {line}" for line in _remarks(deployment, launcher, engine))]
+    remarks = [*([about] if about else []), *_remarks(deployment, launcher, engine)]
+    lines = ["#!/bin/sh", *map(_comment, remarks)]
     if launcher == "dynamo":
         lines += ["", "# once, with etcd and NATS running", "python3 -m dynamo.frontend --router-mode kv &"]
     for worker in deployment.workers:
@@ -89,6 +92,11 @@ def launch(deployment: Deployment, launcher: Launcher) -> str:
         lines += ["", f"# {each}{worker.gpus} GPU{'s' if worker.gpus > 1 else ''} each"]
         lines += commands[engine](deployment, worker, launcher == "dynamo")
     return "\n".join(lines)
+
+
+def _comment(text: str) -> str:
+    """A comment of one line, whatever the names in it hold."""
+    return f"# {' '.join(text.split())}"
 
 
 def _remarks(deployment: Deployment, launcher: Launcher, engine: str) -> list[str]:
