@@ -72,7 +72,7 @@ def divide(
     kept: list[PartitionRecord] = []
     damaged = 0
     if previous is not None:
-        kept, damaged = _carry_over(every, previous, release)
+        kept, damaged = _link_unchanged(every, previous, release)
         put_aside_again(kept, previous, release.staging)
     there = {record.key for record in kept}
     jobs = []
@@ -102,13 +102,13 @@ def _write_serving_points(
     ]
 
 
-def _carry_over(
+def _link_unchanged(
     hashes: Mapping[Key, str], previous: Previous, release: ReleaseWriter
 ) -> tuple[list[PartitionRecord], int]:
     """Links the unchanged partitions; gives their records, and how many of them turned out to be damaged."""
     same = [record for key, record in previous.records.items() if hashes.get(key) == record.inputs_sha256]
 
-    def carry_over(record: PartitionRecord) -> PartitionRecord | None:
+    def link_partition(record: PartitionRecord) -> PartitionRecord | None:
         try:
             for part in record.parts:
                 link_part(part, previous.release.path, release.staging)
@@ -119,7 +119,7 @@ def _carry_over(
         return record
 
     with disk_failures_explained(release.lake.root), ThreadPoolExecutor(LINKING_THREADS) as threads:
-        carried = [record for record in threads.map(carry_over, same) if record is not None]
+        carried = [record for record in threads.map(link_partition, same) if record is not None]
     return carried, len(same) - len(carried)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from schemas.arrays import Array
 from tests.calibration.made import facts_of, parameters
 from transforms.agentic import Replay, Server, predict_replay
 from transforms.cache import PauseDistribution
 from transforms.calibration.agents import AgentSteps
-from transforms.calibration.parameters import Array
 
 #: The memory that the catalogue says of Llama-3.1-70B in FP8 on four H200, KV in 16 bits.
 MEMORY_TOKENS = 1_390_000.0

@@ -6,10 +6,11 @@ import numpy as np
 import polars as pl
 
 from pipelines.reading.catalogues import load_hardware, load_models
+from schemas.arrays import Array
 from schemas.frames import empty_frame
 from transforms.calibration.facts import Facts, Load, deployment_facts
 from transforms.calibration.fit import Measured
-from transforms.calibration.parameters import NAMES, TYPICAL, Array, place, values_of
+from transforms.calibration.parameters import NAMES, TYPICAL, place, values_of
 from transforms.calibration.step_model import Work, serve
 
 DENSE: dict[str, Any] = {

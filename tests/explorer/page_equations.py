@@ -23,6 +23,7 @@ TTFT and TPOT one by one, and the first and last turn, do not follow from these 
 import numpy as np
 
 from schemas.arrays import Array
+from schemas.options import ClosedLoop
 from transforms.equations import closed_loop as loop
 from transforms.numbers import Number, if_else, largest
 
@@ -58,7 +59,7 @@ def session_figures(
     output_tokens_per_turn: Number,
     stations: Number,
     gpus_per_replica: Number,
-    closed_loop: loop.ClosedLoop = "arrival",
+    closed_loop: ClosedLoop = "arrival",
 ) -> dict[str, Number]:
     """What follows from the row's load and its turn latency, under the names of the columns (Steps 1-3, 8 and 9).
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from schemas.options import ClosedLoop
 from tests.second_opinion.curve import Curve
 from tests.second_opinion.product_form import Figures
 from tests.transforms.equations.bisection import solve_in_flight
-from transforms.equations.closed_loop import ClosedLoop, turns_per_s
+from transforms.equations.closed_loop import turns_per_s
 
 
 def solve(curve: Curve, sessions: float, think_time_s: float, closed_loop: ClosedLoop = "arrival") -> Figures:

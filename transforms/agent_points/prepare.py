@@ -26,7 +26,7 @@ from transforms.agent_points.carriers.ratio import RatioRows
 from transforms.agent_points.carriers.roofline import RooflineRows
 from transforms.agent_points.carriers.roofline_pools import RooflinePools
 from transforms.agent_points.carriers.workload import Prefill, Workload
-from transforms.agent_points.curve.kv_wall import Curves
+from transforms.agent_points.curve.kv_wall import RowCurves
 from transforms.agent_points.judgement.expected_errors import batch_range_number
 from transforms.agent_points.rows.columns import ROW_FIGURES
 from transforms.agent_points.rows.lookups import Lookups, add_private_columns
@@ -70,7 +70,7 @@ class RowGroup:
     mode: str
     roofline: str | None
     rows: Rows
-    curves: Curves
+    curves: RowCurves
     alternatives: Alternatives
     carriers: Sequence[tuple[Carrier, Indices]]
     _chosen: LastAnswer[bytes, "RowGroup"] = field(default_factory=LastAnswer, repr=False, compare=False)
@@ -97,7 +97,7 @@ class RowGroup:
             self.mode,
             self.roofline,
             rows := self.rows.take(which),
-            Curves.of_rows(rows),
+            RowCurves.of_rows(rows),
             self.alternatives,
             [(carrier.take(which[places]), place[places[which[places]]]) for carrier, places in self.carriers],
         )
@@ -197,7 +197,7 @@ def _prepare_group(rows: Rows, spec: ModelSpec, engines: Engines | None) -> RowG
             whole = whole[measured.none]
         if len(whole):
             carriers.append((RatioRows(rows.take(whole), spec), whole))
-    return RowGroup(mode, preset, rows, Curves.of_rows(rows), Alternatives.of_rows(rows), carriers)
+    return RowGroup(mode, preset, rows, RowCurves.of_rows(rows), Alternatives.of_rows(rows), carriers)
 
 
 def _can_be_taken_apart(rows: Rows, mode: str) -> Flags:

@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from schemas.options import ClosedLoop
 from transforms.agent_points.agent import Agent
 from transforms.agent_points.rows.lookups import Deployed
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations import closed_loop as loop
 
 
-def close_loop(rows: Rows, think_time_s: float, closed_loop: loop.ClosedLoop) -> Rows:
+def close_loop(rows: Rows, think_time_s: float, closed_loop: ClosedLoop) -> Rows:
     """Adds ``sessions`` to rows that have turn figures and ``serving_requests_per_s``."""
     latency_s, stations = rows["turn_latency_ms"] / 1e3, Deployed(rows).stations
     in_flight = loop.in_flight_per_station(rows["serving_requests_per_s"], latency_s, stations)

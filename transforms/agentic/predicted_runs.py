@@ -5,13 +5,14 @@ from typing import Final
 
 import numpy as np
 
+from schemas.arrays import Array
 from transforms.agentic.replay import ReplayFigures, Server, predict_replay, replay_at_hit_rate
 from transforms.agentic.runs import AgentRun
 from transforms.calibration.agents import AgentSteps
 from transforms.calibration.engine import BAND_DEVIATIONS
 from transforms.calibration.facts import Facts
 from transforms.calibration.fit import Fitted, free_parameters
-from transforms.calibration.parameters import NAMES, Array
+from transforms.calibration.parameters import NAMES
 
 #: What the replay leaves of the logarithm of the turn latency (standard deviation) where the engine is known, from
 #: evaluated runs: before memory is full, and beyond it or within this fraction of it.

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import Array
 from transforms.agentic.steps import Overheads
 from transforms.cache import CacheLoad, HeldSums, LeastRecentlyUsed, PauseDistribution, SessionShape
 from transforms.equations import closed_loop as loop
 from transforms.equations.shared_engine import output_token_time, prefill_wait
-
-Array = npt.NDArray[np.float64]
 
 _ITERATIONS: Final = 400
 _SETTLED: Final = 1e-7

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from schemas.arrays import Array
 from schemas.models import ModelSpec
 from schemas.options import Pool
 from transforms.agent_points.carriers.step_parts import StepParts
@@ -22,7 +22,6 @@ from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.rows import Rows
 from transforms.equations.kv_memory import attention_flops
 
-Array = npt.NDArray[np.float64]
 #: What becomes of a decode step at another context. ``scaled``: all of it by the ratio of its physics, as ``ratio``
 #: does with whole rows; ``added``: the change in attention alone, overheads stay (model.md 5.2).
 Overheads = Literal["scaled", "added"]

@@ -10,10 +10,11 @@ from typing import Final
 
 import numpy as np
 
+from schemas.arrays import Array
 from transforms.agentic.replay import Replay, Server, replay_at_hit_rate
 from transforms.calibration.facts import Facts
 from transforms.calibration.fit import Fitted, expected_logs, free_parameters
-from transforms.calibration.parameters import WIDEST_FACTOR, Array, place, values_of
+from transforms.calibration.parameters import WIDEST_FACTOR, place, values_of
 from transforms.calibration.prior import Prior
 from transforms.calibration.step_model import Work, prefill_s, step_s
 

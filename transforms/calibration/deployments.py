@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from schemas.arrays import Array
 from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from transforms.calibration.engine import Engine, fit_engine, left_out_errors
 from transforms.calibration.facts import Facts, Load, deployment_facts
 from transforms.calibration.fit import Measured
-from transforms.calibration.parameters import Array
 from transforms.calibration.prior import LearntPriors
 from transforms.calibration.refusals import off_the_rest, out_of_order, refusals
 from transforms.configurations import CONFIGURATION

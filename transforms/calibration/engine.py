@@ -11,9 +11,10 @@ from typing import Final
 
 import numpy as np
 
+from schemas.arrays import Array
 from transforms.calibration.facts import Facts, Load
 from transforms.calibration.fit import Fitted, Measured, expected_logs, fit, free_parameters, sensitivities
-from transforms.calibration.parameters import Array, values_of
+from transforms.calibration.parameters import values_of
 from transforms.calibration.prior import Prior
 from transforms.calibration.step_model import Served, Work, serve
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import polars as pl
 
+from schemas.arrays import Array
 from schemas.catalogue import HardwareCatalogue
 from schemas.models import ModelSpec
 from transforms.agent_points.rows.gpu import Gpu
 from transforms.agent_points.rows.lookups import Deployed, add_private_columns
 from transforms.agent_points.rows.rows import Rows
-from transforms.calibration.parameters import Array
 from transforms.equations import kv_memory as kv
 from transforms.numbers import Number
 

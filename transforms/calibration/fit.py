@@ -6,8 +6,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from schemas.arrays import Array
 from transforms.calibration.facts import Facts, Load
-from transforms.calibration.parameters import NAMES, WIDEST_FACTOR, Array, place, values_of
+from transforms.calibration.parameters import NAMES, WIDEST_FACTOR, place, values_of
 from transforms.calibration.prior import Prior
 from transforms.calibration.step_model import Served, Work, excess, prefill_s, serve, served_at
 

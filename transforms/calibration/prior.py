@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from transforms.calibration.parameters import NAMES, SPREAD, TYPICAL, Array, place
-
-Flags = npt.NDArray[np.bool_]
+from schemas.arrays import Array, Flags
+from transforms.calibration.parameters import NAMES, SPREAD, TYPICAL, place
 
 #: Strength of the shrinkage, in deployments: a trait that so many have keeps half of its effect.
 SHRINKAGE: Final = 1.5

@@ -5,9 +5,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from schemas.arrays import Array
 from transforms.calibration.facts import Facts
 from transforms.calibration.fit import Measured
-from transforms.calibration.parameters import Array
 from transforms.calibration.step_model import Work, prefill_s, step_s
 from transforms.numbers import Number
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from schemas.arrays import Array
 from schemas.engines import CalibratedEngine, LeaveOneOut, RefusedRow, SeenRange
 from schemas.scenarios import Scenario
 from transforms.calibration.deployments import Calibration
@@ -20,7 +21,7 @@ from transforms.calibration.fit import (
     free_parameters,
     sensitivities,
 )
-from transforms.calibration.parameters import NAMES, Array, in_words, values_of
+from transforms.calibration.parameters import NAMES, in_words, values_of
 from transforms.calibration.prior import Prior
 from transforms.calibration.refusals import would_lockstep
 from transforms.calibration.step_model import Work

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from schemas.arrays import Array
 from transforms.calibration.facts import Facts, Load
-from transforms.calibration.parameters import Array
 from transforms.equations.shared_engine import output_token_time, prefill_wait
 
 #: The share of its time that a prefill pool is busy stays below one.

@@ -4,14 +4,13 @@ A session is in flight for R and pauses for Z. Times in seconds, rates per secon
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 
 from schemas.arrays import Array
+from schemas.options import ClosedLoop
 from transforms.numbers import Number, largest, smallest
 
-ClosedLoop = Literal["arrival", "article"]
 #: Halvings of the range: 2^-52 of it is below the rounding of a number.
 BISECTIONS = 52
 #: Doublings of a load from 1 on: to 10^6, beyond any batch.

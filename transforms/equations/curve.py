@@ -4,7 +4,7 @@ On floats, NumPy arrays or Polars expressions. Latencies in seconds unless said 
 quadratic, solved in one place.
 """
 
-from transforms.equations.closed_loop import ClosedLoop
+from schemas.options import ClosedLoop
 from transforms.numbers import Number, if_else, largest, smallest, square_root
 
 #: Keeps a denominator that is not used from being zero.

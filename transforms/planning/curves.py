@@ -5,8 +5,8 @@ from functools import cached_property
 
 import polars as pl
 
+from schemas.options import ClosedLoop
 from transforms.configurations import SCHEDULE_ID
-from transforms.equations import closed_loop as loop
 from transforms.planning.limits import TOLERANCE, Bound, Limits, Loop, add_time_per_token, figures_at
 from transforms.planning.segments import add_curves, segments, solve, within
 
@@ -18,11 +18,11 @@ class Curves:
     points: pl.DataFrame
     limits: Limits
     scenario: Loop
-    closed_loop: loop.ClosedLoop = "arrival"
+    closed_loop: ClosedLoop = "arrival"
 
     @classmethod
     def of_points(
-        cls, points: pl.DataFrame, limits: Limits, scenario: Loop, closed_loop: loop.ClosedLoop = "arrival"
+        cls, points: pl.DataFrame, limits: Limits, scenario: Loop, closed_loop: ClosedLoop = "arrival"
     ) -> "Curves":
         """The curves of published agent points of one model and scenario."""
         return cls(add_curves(add_time_per_token(points, limits.at)), limits, scenario, closed_loop)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from schemas.options import ClosedLoop
 from transforms.agent_points.curve.between import (
     IN_FLIGHT,
     at_sessions,
@@ -71,7 +72,7 @@ def segments(points: pl.DataFrame, figures: Sequence[str] = ()) -> pl.DataFrame:
     return pl.concat([alone.select(pairs.columns), pairs]).sort(SCHEDULE_ID, "_rank")
 
 
-def within(pieces: pl.DataFrame, bounds: Sequence[Bound], think_time_s: float, preset: loop.ClosedLoop) -> pl.DataFrame:
+def within(pieces: pl.DataFrame, bounds: Sequence[Bound], think_time_s: float, preset: ClosedLoop) -> pl.DataFrame:
     """The parts of the pieces on which all bounds hold and memory holds the sessions.
 
     Narrows ``_from`` and ``_to``; ``_stop`` says what ends a part above: a bound by its name, memory, cache or table.
@@ -86,7 +87,7 @@ def within(pieces: pl.DataFrame, bounds: Sequence[Bound], think_time_s: float, p
     ).filter(c("_from") <= c("_to") * (1 + TOLERANCE))
 
 
-def _within_bound(parts: pl.DataFrame, bound: Bound, think_time_s: float, preset: loop.ClosedLoop) -> pl.DataFrame:
+def _within_bound(parts: pl.DataFrame, bound: Bound, think_time_s: float, preset: ClosedLoop) -> pl.DataFrame:
     c = pl.col
     if bound.most <= 0:
         return parts.clear()
@@ -111,7 +112,7 @@ def solve(
     wanted: pl.DataFrame,
     sessions: str,
     think_time_s: float,
-    preset: loop.ClosedLoop,
+    preset: ClosedLoop,
     figures: Sequence[str] = (),
 ) -> pl.DataFrame:
     """The rows of ``wanted`` (a curve and a column of ``sessions``) with the figures of the curve at that load.

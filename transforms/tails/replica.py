@@ -17,7 +17,7 @@ from schemas.arrays import Array
 from transforms.equations.disaggregation import TTFT_QUEUE_FACTOR
 from transforms.numbers import Number
 from transforms.tails.nodes import TailNodes
-from transforms.tails.waits import BUSIEST, Load, behind_prefill_pool, decode_deviation, scaled_to_load, waits
+from transforms.tails.waits import BUSIEST, StationLoad, behind_prefill_pool, decode_deviation, scaled_to_load, waits
 
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 #: Tokens of prefill in one step: vLLM's default on GPUs of 70 GB and more.
@@ -98,7 +98,7 @@ def _within(wait: tuple[Number, Number], latency_ms: Number) -> tuple[Number, Nu
 
 def _load(
     slopes: tuple[Number, Number], sessions: Number, turn: tuple[Number, Number], nodes: TailNodes
-) -> tuple[Number, Load]:
+) -> tuple[Number, StationLoad]:
     latency_ms, rho = turn
     others = np.maximum(sessions - 1.0, 0.0)
     return others, scaled_to_load(nodes.moments.of_prefill(*slopes), others * rho / latency_ms, rho)
@@ -117,7 +117,7 @@ class FirstTokenQueue:
     mean_ms: Number
 
     @classmethod
-    def of(cls, load: Load, step_ms: Number) -> "FirstTokenQueue":
+    def of(cls, load: StationLoad, step_ms: Number) -> "FirstTokenQueue":
         """Each of the others' prompts takes a step: its prefill, and ``step_ms`` for those that decode beside it."""
         m1, m2, _ = load.prefill_ms
         busy = np.minimum(load.arrivals_per_ms * (m1 + step_ms), BUSIEST)

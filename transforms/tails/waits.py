@@ -57,7 +57,7 @@ class WorkMoments:
 
 
 @dataclass(frozen=True)
-class Load:
+class StationLoad:
     """Prefills of others at a station: how many arrive in a ms, and mean, square and cube of what one takes, in ms.
 
     ``rho``: the share of its time that a session is in a turn; ``prefill_share``: of the station's time.
@@ -79,17 +79,17 @@ class Load:
         return 1.0 / (1.0 - self.prefill_share * (1.0 - self.rho))
 
 
-def scaled_to_load(prefill_ms: tuple[Number, Number, Number], arrivals_per_ms: Number, rho: Number) -> Load:
+def scaled_to_load(prefill_ms: tuple[Number, Number, Number], arrivals_per_ms: Number, rho: Number) -> StationLoad:
     """The load of these prefills; shorter ones where they would take more than all of the station's time, as those of
     rows do whose time to first token holds a queue."""
     mean, square, cube = prefill_ms
     share = arrivals_per_ms * mean
     factor = BUSIEST / np.maximum(share, BUSIEST)
     scaled = (factor * mean, factor * factor * square, factor * factor * factor * cube)
-    return Load(arrivals_per_ms, rho, scaled, np.minimum(share, BUSIEST))
+    return StationLoad(arrivals_per_ms, rho, scaled, np.minimum(share, BUSIEST))
 
 
-def waits(others: Number, load: Load, decode_ms: Number) -> tuple[Number, Number]:
+def waits(others: Number, load: StationLoad, decode_ms: Number) -> tuple[Number, Number]:
     """What the wait varies by: the deviations of an exponential part and of a normal one, independent of each other.
 
     They have the variance and, as far as an exponential part can, the third cumulant of the sum. ``others``: sessions
@@ -103,7 +103,7 @@ def waits(others: Number, load: Load, decode_ms: Number) -> tuple[Number, Number
 
 
 def behind_prefill_pool(
-    wait: tuple[Number, Number], load: Load, others: Number, decode_ms: Number
+    wait: tuple[Number, Number], load: StationLoad, others: Number, decode_ms: Number
 ) -> tuple[Number, Number]:
     """The same where prompts wait for a pool of their own and delay no decode step. ``wait``: as ``FirstTokenQueue``
     has it; it varies as far as sessions pause or prefills differ."""

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from schemas.arrays import Array
-from transforms.equations.closed_loop import ClosedLoop, activity_fraction, sessions_that_fill
+from schemas.options import ClosedLoop
+from transforms.equations.closed_loop import activity_fraction, sessions_that_fill
 
 #: 2^-52 of the range is below the rounding of a number.
 HALVINGS = 52

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.arrays import Array
+from schemas.options import ClosedLoop
 from tests.transforms.equations.bisection import solve_in_flight
 from transforms.equations.closed_loop import (
-    ClosedLoop,
     activity_fraction,
     in_flight_of_sessions,
     sessions_that_fill,

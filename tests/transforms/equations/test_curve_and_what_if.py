@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.options import ClosedLoop
 from tests.explorer.page_equations import latency_at_hit_rate, rate_at_hit_rate, session_figures
 from transforms.equations import closed_loop as loop
 from transforms.equations.curve import along, in_flight_between, sessions_at_wall, share_between
@@ -62,7 +63,7 @@ def test_flat_and_falling_curves() -> None:
     preset=st.sampled_from(["arrival", "article"]),
 )
 def test_the_closed_form_is_the_bisection(
-    b: list[float], r: list[float], pause_s: float, share: float, preset: loop.ClosedLoop
+    b: list[float], r: list[float], pause_s: float, share: float, preset: ClosedLoop
 ) -> None:
     """Wherever the rows' sessions enclose c, both close the loop at c."""
     b0, b1 = sorted(b)

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-Question = TypeVar("Question", bound=Hashable)
+Asked = TypeVar("Asked", bound=Hashable)
 Answer = TypeVar("Answer")
 
 
-class LastAnswer(Generic[Question, Answer]):
+class LastAnswer(Generic[Asked, Answer]):
     """The answer to the last question. Threads may ask side by side: each gets the answer to its own."""
 
     def __init__(self) -> None:
-        self._last: tuple[Question, Answer] | None = None
+        self._last: tuple[Asked, Answer] | None = None
 
-    def to(self, question: Question, find: Callable[[], Answer]) -> Answer:
+    def to(self, question: Asked, find: Callable[[], Answer]) -> Answer:
         """The answer, found where it is not the last one's."""
         last = self._last
         if last is None or last[0] != question:

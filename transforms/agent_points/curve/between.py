@@ -13,6 +13,7 @@ from typing import Final
 
 import polars as pl
 
+from schemas.options import ClosedLoop
 from transforms.agent_points.judgement.feasibility import WALL_REASONS
 from transforms.agent_points.rows.columns import BETWEEN_ROWS
 from transforms.agent_points.rows.lookups import stations
@@ -102,7 +103,7 @@ def brackets_of(curves: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def at_sessions(
-    pieces: pl.DataFrame, figures: Iterable[str], think_time_s: float, closed_loop: loop.ClosedLoop
+    pieces: pl.DataFrame, figures: Iterable[str], think_time_s: float, closed_loop: ClosedLoop
 ) -> pl.DataFrame:
     """Pairs of neighbouring rows, each with its ``figures`` at the ``_wanted`` sessions that it encloses.
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.arrays import Array, Flags, Indices
+from schemas.options import ClosedLoop
 from transforms.agent_points.judgement.feasibility import STATIC_LIMITS, WALL_REASONS, WALL_TOLERANCE
 from transforms.agent_points.rows.columns import BETWEEN_ROWS, CLIFF_OF_HIT_RATE, with_own_rate
 from transforms.agent_points.rows.lookups import Deployed
@@ -17,7 +18,7 @@ from transforms.numbers import Number
 
 
 @dataclass(frozen=True)
-class Curves:
+class RowCurves:
     """``number`` rises from row to row; within a curve ``batch`` does, NULL first.
 
     ``has_ties``: rows of one curve may have the same batch.
@@ -28,7 +29,7 @@ class Curves:
     has_ties: bool
 
     @classmethod
-    def of_rows(cls, rows: Rows) -> "Curves":
+    def of_rows(cls, rows: Rows) -> "RowCurves":
         """The curves of rows that are sorted by curve and batch."""
         number = rows[CURVE_ID].astype(np.int64)
         batch = np.nan_to_num(rows["batch_per_rank"], nan=-1.0)
@@ -56,7 +57,7 @@ def is_at_wall(rows: Rows) -> Flags:
     return np.asarray(mended[rows["infeasible_reason"]])
 
 
-def crossings(rows: Rows, curves: Curves) -> tuple[Indices, Indices]:
+def crossings(rows: Rows, curves: RowCurves) -> tuple[Indices, Indices]:
     """For each curve that crosses its wall, its last row that fits, and the next.
 
     Only rows whose one fault is the wall take part; a wall below a curve's first row gives none.
@@ -71,7 +72,7 @@ def crossings(rows: Rows, curves: Curves) -> tuple[Indices, Indices]:
     return here[first], following[first]
 
 
-def wall_points(rows: Rows, curves: Curves, think_time_s: float, closed_loop: loop.ClosedLoop) -> Rows:
+def wall_points(rows: Rows, curves: RowCurves, think_time_s: float, closed_loop: ClosedLoop) -> Rows:
     """One new row for each curve that crosses its wall: sessions = what memory holds there.
 
     Between the last row that fits and the next, TTFT and TPOT are linear in the sessions. The rows
@@ -103,7 +104,7 @@ def _between(low: Number, high: Number, share: Number) -> Number:
     return along(low, high, share) if isinstance(low, np.ndarray) else low
 
 
-def name_curve_limits(rows: Rows, curves: Curves) -> Rows:
+def name_curve_limits(rows: Rows, curves: RowCurves) -> Rows:
     """What only a whole curve tells: ``binding_limit``, and whether the wall is below its first row.
 
     The binding limit is what is met first when sessions are added: memory where the curve reaches the

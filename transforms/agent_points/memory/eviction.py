@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.arrays import Array, Indices
-from schemas.options import MappingOptions
+from schemas.options import ClosedLoop, MappingOptions
 from transforms.agent_points.agent import Agent
 from transforms.agent_points.memory.idle_kv import reload_ms
 from transforms.agent_points.memory.pool_memory import PoolRanks, available_on_rank, session_bytes
@@ -59,7 +59,7 @@ class EvictingMemory:
     reload_s: Array  #: to bring one prefix back from there
     stations: Array
     think_time_s: float
-    closed_loop: loop.ClosedLoop
+    closed_loop: ClosedLoop
 
     def at_own_load(self, service: ServiceAtHitRates, within: float = 1e-9) -> CacheOutcome:
         """Each row at its own requests in flight: as many sessions as keep them so; hit rates ``within`` so much."""

@@ -29,7 +29,7 @@ def code(column: str, text: str | None) -> int:
     return LABELS[column].index(text)
 
 
-Kind = TypeVar("Kind", bound=np.generic)
+Dtype = TypeVar("Dtype", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Rows:
         return self
 
 
-class LookedUp(Generic[Kind]):
+class LookedUp(Generic[Dtype]):
     """A figure that was looked up for each row's configuration: one entry a row, read when it is asked for.
 
     A field of a bundle that has the ``rows``, and the ``prefix`` of its columns' names.
@@ -149,8 +149,8 @@ class LookedUp(Generic[Kind]):
     def __set_name__(self, bundle: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, bundle: "Bundle", kind: type | None = None) -> npt.NDArray[Kind]:
-        values: npt.NDArray[Kind] = bundle.rows[f"{bundle.prefix}{self.name}"]
+    def __get__(self, bundle: "Bundle", kind: type | None = None) -> npt.NDArray[Dtype]:
+        values: npt.NDArray[Dtype] = bundle.rows[f"{bundle.prefix}{self.name}"]
         return values
 
 

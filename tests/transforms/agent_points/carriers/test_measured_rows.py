@@ -10,6 +10,7 @@ import pytest
 from pipelines.building.build_inputs import calibrate_points, engine_library
 from pipelines.reading.catalogues import load_hardware, load_models, load_scenarios
 from pipelines.reading.engines import load_priors
+from schemas.arrays import Array
 from schemas.engines import NO_ENGINES, EnginesFile
 from tests.calibration.made import facts_of, grid, measured, parameters, points
 from tests.transforms.factory import article_scenario, identity_scenario
@@ -19,7 +20,7 @@ from transforms.agent_points.unmeasured_loads import add_unmeasured_loads, unmea
 from transforms.calibration.engine import BAND_DEVIATIONS
 from transforms.calibration.fit import expected_logs
 from transforms.calibration.known_engines import Engines, deployment_key
-from transforms.calibration.parameters import Array, values_of
+from transforms.calibration.parameters import values_of
 from transforms.calibration.step_model import Work, serve
 from transforms.equations.kv_memory import attention_flops
 from transforms.frontier import mark_frontiers
