@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from pipelines.reading.catalogues import SHIPPED
-from schemas.engines import CalibratedEngine, EnginePriors, EnginesFile, ModePrior
+from schemas.engines import CalibratedEngine, EnginePriors, EnginesFile
 from schemas.errors import UserError
 from schemas.sentences import explain
 from transforms.calibration.parameters import NAMES, PARAMETERS, WIDEST_FACTOR
@@ -33,23 +33,6 @@ def load_priors() -> LearntPriors:
         covariance={mode: np.array(each.covariance) for mode, each in modes.items()},
         deployments=said.deployments,
     )  # fmt: skip
-
-
-def priors_as_text(priors: LearntPriors, source: str) -> str:
-    """The file ``data/engine_priors.yaml``."""
-    modes = {
-        mode.removeprefix("mode "): ModePrior(
-            typical=_values(priors.logs[mode]),
-            factors={
-                trait: {name: value for name, value in _values(effect).items() if abs(value - 1.0) >= 0.01}
-                for trait, effect in priors.effects[mode].items()
-            },
-            covariance=tuple(tuple(float(f"{each:.3g}") for each in row) for row in priors.covariance[mode].tolist()),
-        )
-        for mode in priors.logs
-    }
-    said = EnginePriors(source=source, deployments=priors.deployments, **modes)
-    return as_yaml(said.model_dump(mode="json"))
 
 
 def load_engines(path: Path) -> EnginesFile:
@@ -107,7 +90,3 @@ _Dumper.add_representer(list, _represent_list)
 
 def _logs(values: dict[str, float]) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     return np.log([values[name] for name in NAMES])
-
-
-def _values(logs: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> dict[str, float]:
-    return {name: float(f"{np.exp(log):.4g}") for name, log in zip(NAMES, logs.tolist(), strict=True)}

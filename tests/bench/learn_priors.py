@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from pipelines.reading.engines import PRIORS_FILE, priors_as_text
+from pipelines.reading.engines import PRIORS_FILE
+from tests.bench.learning import learn_priors, priors_as_text
 from tests.bench.measured_deployments import STANDARD, known_deployments, standard_rows
-from transforms.calibration.prior import learn_priors
 
 SOURCE = (
     "Learnt by tests/bench/learn_priors.py from measured standard rows of InferenceX (SemiAnalysis, the public API's "

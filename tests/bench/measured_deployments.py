@@ -12,10 +12,10 @@ import polars as pl
 from pipelines.reading.catalogues import load_hardware, load_models
 from pipelines.reading.inputs import find_files
 from pipelines.reading.judged_files import judged_files
+from tests.bench.learning import Example, typical_prior
 from transforms.calibration.deployments import Deployment, deployment_columns, deployments
 from transforms.calibration.fit import fit
 from transforms.calibration.parameters import place
-from transforms.calibration.prior import Example, typical_prior
 from transforms.calibration.refusals import refusals
 
 SHARED: Final = Path(os.environ.get("AGENT_PARETO_SHARED", Path(__file__).parents[3] / "shared"))

@@ -12,6 +12,7 @@ from pipelines.reading.catalogues import load_hardware, load_models
 from pipelines.reading.inputs import find_files
 from pipelines.reading.read_inputs import read_inputs
 from schemas.arrays import Array
+from tests.bench.learning import Example, learn_priors
 from tests.bench.measured_deployments import Known
 from transforms.agent_points.carriers.ratio import RatioRows
 from transforms.agent_points.carriers.workload import table_workload
@@ -21,7 +22,7 @@ from transforms.agent_points.rows.rows import Rows
 from transforms.calibration.deployments import deployments
 from transforms.calibration.engine import Band, fit_engine, serve_at
 from transforms.calibration.fit import Measured, expected_logs, fit
-from transforms.calibration.prior import Example, LearntPriors, Prior, learn_priors
+from transforms.calibration.prior import LearntPriors, Prior
 from transforms.calibration.refusals import refusals
 from transforms.calibration.step_model import Work
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from pipelines.reading.engines import load_priors
+from tests.bench.learning import FEWEST_OF_A_TRAIT, Example, learn_priors, typical_prior
 from tests.calibration.made import facts_of, grid, measured, parameters
 from transforms.calibration.engine import fit_engine, prior_engine
 from transforms.calibration.facts import Load
 from transforms.calibration.fit import fit, sensitivities
 from transforms.calibration.parameters import NAMES, TYPICAL, place, values_of
-from transforms.calibration.prior import FEWEST_OF_A_TRAIT, Example, learn_priors, typical_prior
 from transforms.calibration.step_model import Work, serve
 
 TRUTH = parameters(step_s=9e-3, weight_read_fraction=0.8, kv_read_fraction=0.4, wait_s=0.04, prefill_fraction=0.35)
