@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
 from pipelines.lake.formats import _FORMULA_STARTS

@@ -2,6 +2,9 @@
 
 import itertools
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from tests.sources.whole import read_csv, read_file
 from tests.transforms.factory import input_file
 from transforms.sources.rows import FileRejectedError, InputFile
 
+ROOT = Path(__file__).parents[2]
 WHOLE = 2**40
 #: Of a row and more, and of a few rows.
 SIZES = (1, 700)
@@ -202,3 +206,14 @@ def test_nothing_is_left_of_a_file_that_is_rejected_in_its_last_slice(tmp_path: 
     first, second = whole.accounts
     assert first.rejected_reason == "line 11 is not valid CSV: unexpected end of data"
     assert (first.rows_read, second.rows_accepted) == (0, 3)
+
+
+@pytest.mark.slow
+def test_memory_is_that_of_slices() -> None:
+    """A table of 400,000 rows, 100 MB: read whole and at once it took more than a gigabyte."""
+    script = "from tests.bench.bench_reading import main; main(['--files', '1', '--rows', '400000'])"
+    command = (sys.executable, "-c", script)
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, cwd=ROOT).stdout
+    peak = re.search(r"peak memory ([\d,]+) MiB", printed)
+    assert peak is not None, printed
+    assert int(peak[1].replace(",", "")) < 700, printed

@@ -44,9 +44,9 @@ def _at_once(read: Callable[[InputFile], Reading]) -> Callable[[InputFile, int],
 #: Formats whose rows name their whole configuration: what `run` names there is the same deployment, run again.
 _OF_RECIPES: Final = ("aiconfigurator", "inferencex")
 #: In the order in which they are asked: the user's own word first; SGLang's records have vLLM's keys too.
-_TABLES: Final = (generic, aiconfigurator)
+_TABLES: Final = (generic, aiconfigurator, inferencex)
 _REPORTS: Final = (
-    inferencex, sglang, vllm, vllm_multi_turn, turn_log, aiperf, genai_perf, guidellm, guidellm_csv, inference_perf,
+    sglang, vllm, vllm_multi_turn, turn_log, aiperf, genai_perf, guidellm, guidellm_csv, inference_perf,
     llm_d,
 )  # fmt: skip
 FORMATS: Final = (
@@ -68,10 +68,13 @@ def read_file(file: InputFile, slice_bytes: int = SLICE_BYTES) -> Iterator[Readi
     """
     try:
         format_ = _format_of(file)
+        has_runs = False
         for reading in format_.read(file, slice_bytes):
-            _check_said_of_runs(file, reading)
+            has_runs |= reading.agentic is not None
             rows = add_said_setting(reading.rows, file.sidecar, format_.name not in _OF_RECIPES)
             yield replace(reading, rows=rows)
+        if not has_runs:
+            _check_said_of_runs(file, format_.name)
     finally:
         let_go_of_last()
 
@@ -91,10 +94,10 @@ def _format_of(file: InputFile) -> Format:
     raise FileRejectedError(f"not in a form that can be read ({known}): it begins with {_beginning(file)!r}")
 
 
-def _check_said_of_runs(file: InputFile, reading: Reading) -> None:
+def _check_said_of_runs(file: InputFile, format_name: str) -> None:
     """What ``source.yaml`` says of agent runs alone must be said of one. Raises ``FileRejectedError``."""
     said = file.sidecar
-    if said is None or reading.agentic is not None:
+    if said is None:
         return
     if said.cache_hit_rate is not None:
         raise FileRejectedError(
@@ -103,7 +106,7 @@ def _check_said_of_runs(file: InputFile, reading: Reading) -> None:
         )
     if said.agent_run:
         raise FileRejectedError(
-            f"source.yaml says agent_run, and a file of the form {reading.format} logs no turns; runs of agents are "
+            f"source.yaml says agent_run, and a file of the form {format_name} logs no turns; runs of agents are "
             "read from vLLM's multi-turn benchmark, AIPerf's profile_export.jsonl, InferenceX or a log of turns"
         )
 

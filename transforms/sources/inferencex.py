@@ -6,7 +6,7 @@ is brought to the mean of the draw (``isl_tokens``, ``osl_tokens``), with the no
 is 1/TPOT. Agent runs (``scenario_type`` agentic) are read by ``inferencex_agentic``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -20,10 +20,12 @@ from transforms.sources.inferencex_shape import Shape
 from transforms.sources.json_text import JsonFile, looks_like_json, read_json
 from transforms.sources.measured import as_serving_rows, runs_frame
 from transforms.sources.record import Record, as_json, ratio
-from transforms.sources.rows import FileRejectedError, InputFile, Reading
+from transforms.sources.rows import SLICE_BYTES, FileRejectedError, InputFile, Reading
 
 NAME: Final = "inferencex"
 
+#: Bytes of a row of the dashboard's API.
+_ROW_BYTES: Final = 1024
 #: Output by latency over nominal output may be this far from the mean of the draw: samples of 40 requests and
 #: more with means; sums of medians are of no one request.
 LENGTH_TOLERANCE: Final = {"mean": 0.055, "p50": 0.25}
@@ -44,12 +46,20 @@ def recognises(file: InputFile) -> bool:
     return any(isinstance(row, Mapping) and _is_row(row) for row in rows[:1])
 
 
-def read(file: InputFile) -> Reading:
-    """Fixed-length rows and agent runs of the file. Raises ``FileRejectedError``."""
+def read(file: InputFile, slice_bytes: int = SLICE_BYTES) -> Iterator[Reading]:
+    """Fixed-length rows and agent runs of the file, a slice at a time. Raises ``FileRejectedError``."""
+    rows = _rows(read_json(file.content))
+    at_once = max(1, slice_bytes // _ROW_BYTES)
+    for begin in range(0, len(rows), at_once):
+        yield _reading(rows[begin : begin + at_once], begin + 1, file.sidecar)
+
+
+def _reading(rows: Sequence[object], first: int, sidecar: Sidecar | None) -> Reading:
+    """Some rows of a file, counted from ``first``."""
     fixed: list[dict[str, object]] = []
     extra: list[dict[str, object]] = []
     agentic: list[dict[str, object]] = []
-    for number, row in enumerate(_rows(read_json(file.content)), 1):
+    for number, row in enumerate(rows, first):
         if not isinstance(row, Mapping):
             fixed.append({"source_row": number, "raw": as_json({"row": row})[:1000], "reason": "not_json",
                           "detail": f"row {number} is no JSON object"})  # fmt: skip
@@ -57,15 +67,15 @@ def read(file: InputFile) -> Reading:
             continue
         values = _flat(row)
         if is_agentic(values):
-            agentic.append(agentic_row(values, number, file.sidecar))
+            agentic.append(agentic_row(values, number, sidecar))
             continue
-        columns, beside = _fixed_row(values, number, file.sidecar)
+        columns, beside = _fixed_row(values, number, sidecar)
         fixed.append(columns)
         extra.append(beside)
     own = pl.DataFrame(extra, schema=_BESIDE, orient="row")
-    served = as_serving_rows(runs_frame(fixed).hstack(own.select("model_alias")), NAME, file.sidecar)
+    served = as_serving_rows(runs_frame(fixed).hstack(own.select("model_alias")), NAME, sidecar)
     found = pl.DataFrame(agentic, schema=AGENTIC_SCHEMA, orient="row") if agentic else None
-    return Reading(NAME, "InferenceX", None, _with_own_words(served, own, file.sidecar), found)
+    return Reading(NAME, "InferenceX", None, _with_own_words(served, own, sidecar), found)
 
 
 def _with_own_words(served: pl.DataFrame, own: pl.DataFrame, sidecar: Sidecar | None) -> pl.DataFrame:
