@@ -4,6 +4,7 @@ It stands beside the tables and says it of all of them; ``files`` says more of s
 meanings are those of the dictionary of fields.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -37,6 +38,10 @@ Moment = Annotated[datetime, BeforeValidator(_moment)]
 #: Fields of one worker's shape; a shape that is given is 1 in what it does not name.
 SHAPE: Final = ("tp", "pp", "dp", "cp", "moe_tp", "moe_ep")
 POOL_SHAPE: Final = tuple(f"{pool}_{name}" for pool in ("prefill", "decode") for name in ("workers", *SHAPE))
+
+
+#: Ranks of attention in names of files and deployments.
+_SHORTHAND: Final = re.compile(r"(?<![a-z0-9])(tp|tep|dp|dep)(\d{1,4})(?![a-z0-9])")
 
 
 class Facts(BaseModel):
@@ -246,10 +251,31 @@ class Sidecar(Facts):
                 raise ValueError(f"column {source.column!r} is both {taken[source.column]} and {field}")
         return self
 
+    def _check_shape_in(self, name: str) -> None:
+        """A name like ``sweep_dep8_conc4`` says a shape in the field's shorthand: TP and TEP split attention's heads,
+        DP and DEP its sessions. A shape that is said of all files must not contradict it."""
+        if self.tp is None and self.dp is None:
+            return
+        tp, dp = self.tp or 1, self.dp or 1
+        found = _SHORTHAND.findall(name.casefold())
+        splits = [word[0] for word, _ in found]
+        if len(set(splits)) < len(splits):  # of two pools, or of a comparison
+            return
+        for word, count in found:
+            # "tp8" is said of 8 GPUs of which attention is split by sessions, too
+            fits = {"tp": {tp, tp * dp}, "tep": {tp} if dp == 1 else set(), "dp": {dp}, "dep": {dp}}[word]
+            if int(count) not in fits:
+                own = f"tp: {count}, dp: 1" if word[0] == "t" else f"dp: {count}, tp: 1"
+                raise ValueError(
+                    f"it says tp {tp}, dp {dp} of all files, and this one's name says {word}{count}: say the shape of "
+                    f"such files in a line under `files`, `'*{word}{count}*': {{{own}}}` for one"
+                )
+
     def for_file(self, name: str) -> "Sidecar":
         """What holds for the file of this name: ``files`` goes before what is said of all.
 
-        Raises ``ValueError`` where two globs say different things of it or its parts do not fit.
+        Raises ``ValueError`` where two globs say different things of it, its parts do not fit, or its name says another
+        shape than what is said of all.
         """
         said: dict[str, Any] = {}
         by: dict[str, str] = {}
@@ -260,6 +286,8 @@ class Sidecar(Facts):
                 if said.setdefault(field, value) != value:
                     raise ValueError(f"files: {by[field]!r} and {glob!r} both give {field} of {name}; give it once")
                 by.setdefault(field, glob)
+        if not {*SHAPE, *POOL_SHAPE, "serving_mode"} & said.keys():
+            self._check_shape_in(name)
         if not said:
             return self
         rest = {field: getattr(self, field) for field in Sidecar.model_fields if field not in ("files", *said)}

@@ -133,6 +133,32 @@ def test_globs_that_say_nothing_or_too_much(tmp_path: Path, says: str, sentence:
         open_file(found)
 
 
+@pytest.mark.parametrize(
+    ("name", "says", "reads"),
+    [
+        ("m25_dep8_conc4.json", "tp: 8\nmoe_ep: 8", False),
+        ("m25_tep8_conc4.json", "tp: 8\nmoe_ep: 8", True),
+        ("m25_tep8_conc4.json", "tp: 1\ndp: 8", False),
+        ("sweep-tp4.json", "tp: 8", False),
+        ("sweep-tp8.json", "tp: 1\ndp: 8", True),  # of 8 GPUs
+        ("sweep_tp4_dp2.json", "tp: 4\ndp: 2", True),
+        ("TP4.json", "dp: 2", False),
+        ("from_tp4_to_tp8.json", "tp: 8", True),  # of which it is nobody says
+        ("http4_setup8_dp-4_tp_4k.json", "tp: 8", True),
+        ("m25_dep8_conc4.json", "tp: 8\nfiles:\n  '*dep8*': {tp: 8, setting: named so}", True),
+        ("m25_dep8_conc4.json", "tp: 8\nfiles:\n  '*dep8*': {setting: named so}", False),
+        ("m25_dep8_conc4.json", "prefill_workers: 1\nprefill_tp: 4\ndecode_workers: 1\ndecode_tp: 8", True),
+    ],
+)
+def test_a_shape_said_of_all_files_must_not_contradict_a_name(name: str, says: str, reads: bool) -> None:
+    said = sidecar(says)
+    if reads:
+        assert said.for_file(name).tp in (said.tp, 8)
+    else:
+        with pytest.raises(ValueError, match=r"of all files, and this one's name says (dep8|tep8|tp4): say the shape"):
+            said.for_file(name)
+
+
 def test_what_a_file_does_not_say_is_named_in_one_sentence() -> None:
     row = row_of(vllm_record(model_id=...), None)
     assert row["reason"] == "missing_value"
