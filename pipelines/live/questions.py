@@ -30,14 +30,16 @@ class Question:
     isl: int
     osl: int
     prefixes: tuple[int, ...]
+    kv_dtype: str | None = None  # of the checkpoint
 
     @property
     def name(self) -> str:
         """How the table is called in messages and in the lake."""
         prefixes = "+".join(map(str, self.prefixes))
+        kv = "" if self.kv_dtype is None else f"__kv-{self.kv_dtype}"
         return (
             f"aiconfigurator/{self.system}__{self.model.replace('/', '--')}__{self.backend}__{self.total_gpus}gpus__"
-            f"isl{self.isl}_osl{self.osl}_prefix{prefixes}__{self.serving_mode}.csv"
+            f"isl{self.isl}_osl{self.osl}_prefix{prefixes}__{self.serving_mode}{kv}.csv"
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -1,12 +1,15 @@
-"""Runs in the Python that has AIConfigurator and answers one question; it needs nothing of this project.
+"""Runs in the Python that has AIConfigurator and answers questions; it needs nothing of this project.
 
 ``worker.py known`` prints JSON: the version, the systems with their backends, the models.
 ``worker.py FILE`` reads a question from standard input as JSON and writes the table to FILE.
 A question that cannot be answered: exit 3, and the reason as JSON on standard output.
+``worker.py resident`` answers a question a line, ``{"question": ..., "table": FILE}`` as JSON, with a line
+``{"reason": null or why not, "memory_bytes": ...}``; kernel times that it has read stay in memory for the next one.
 
 Written for AIConfigurator 0.12.0.
 """
 
+import functools
 import json
 import logging
 import os
@@ -60,21 +63,27 @@ def answer(question: dict[str, Any]) -> Any:
 
 
 def _task(question: dict[str, Any], prefix: int) -> Any:
-    from aiconfigurator.cli.main import build_default_tasks
+    """The task that ``aiconfigurator cli default`` builds, with the KV precision where the question names one."""
+    from aiconfigurator.sdk.task_v2 import Task
 
-    tasks = build_default_tasks(
-        model_path=question["model"],
-        total_gpus=question["total_gpus"],
-        system=question["system"],
-        backend=question["backend"],
+    worker = {
+        "model_path": question["model"],
+        "system_name": question["system"],
+        "backend_name": question["backend"],
+        "kvcache_quant_mode": question.get("kv_dtype"),
+    }
+    roles = ("",) if question["serving_mode"] == "agg" else ("prefill_", "decode_")
+    return Task.from_cli(
+        serving_mode=question["serving_mode"],
         isl=question["isl"],
         osl=question["osl"],
         prefix=prefix,
         ttft=UNLIMITED_MS,
         tpot=UNLIMITED_MS,
-        serving_mode=question["serving_mode"],
+        total_gpus=question["total_gpus"],
+        database_mode="SILICON",
+        **{f"{role}{name}": value for role in roles for name, value in worker.items()},
     )
-    return tasks[question["serving_mode"]]
 
 
 def _sweep(task: Any) -> Any:
@@ -127,13 +136,45 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if sys.argv[1] == "known":
         print(json.dumps(known()))
-        return
+    elif sys.argv[1] == "resident":
+        _answer_lines()
+    else:
+        reason = why_not(json.load(sys.stdin), sys.argv[1])
+        if reason is not None:
+            print(json.dumps({"reason": reason}))
+            sys.exit(3)
+
+
+def why_not(question: dict[str, Any], table: str) -> str | None:
+    """Writes the answer as CSV, or as Parquet where the file is called so; None, or why there is none."""
     try:
-        answer(json.load(sys.stdin)).to_csv(sys.argv[1], index=False)
+        frame = answer(question)
+        frame.to_parquet(table, index=False) if table.endswith(".parquet") else frame.to_csv(table, index=False)
     except (Exception, SystemExit) as error:  # whatever stops it is the question's answer
-        kind = "" if isinstance(error, NoAnswerError) else f"{type(error).__name__}: "
-        print(json.dumps({"reason": f"{kind}{error}"}))
-        sys.exit(3)
+        return f"{'' if isinstance(error, NoAnswerError) else f'{type(error).__name__}: '}{error}"
+    return None
+
+
+def _answer_lines() -> None:
+    """Answers until the lines end. What AIConfigurator prints goes to standard error."""
+    import resource
+
+    answers, sys.stdout = sys.stdout, sys.stderr
+    _read_databases_once()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        reason = why_not(asked["question"], asked["table"])
+        memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(json.dumps({"reason": reason, "memory_bytes": memory}), file=answers, flush=True)
+
+
+def _read_databases_once() -> None:
+    """Which databases there are is read from 400 files of YAML for every task: here once, and by the quick parser."""
+    import yaml
+    from aiconfigurator.sdk import perf_database
+
+    yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    perf_database.get_supported_databases = functools.cache(perf_database.get_supported_databases)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,9 @@ OTHERS = {
     "h100-pcie": (2e12, 756.5e12, 1513e12, None, 80 * 2**30),
     "mi300x": (5.3e12, 1307.4e12, 2614.9e12, None, 206_141_652_992),
     "mi325x": (6e12, 1307.4e12, 2614.9e12, None, 262_128 * 2**20),
+    "mi350x": (8e12, 2306.9e12, 4613.7e12, 9227.5e12, 288 * 2**30 - 16 * 2**20),
+    "rtx-pro-6000": (1.792e12, 467.8e12, 935.6e12, 1871.2e12, 97_887 * 2**20),
+    "b60": (456e9, 98.304e12, None, None, 24 * 2**30),
 }
 
 # What the vendors print WITH sparsity (TFLOP/s, BF16): twice what the catalogue must hold.
@@ -46,6 +49,7 @@ SPARSE_BF16 = {
     "h100-pcie": 1513,
     "mi300x": 2614.9,
     "mi325x": 2614.9,
+    "mi350x": 4613.7,  # at its 2.2 GHz what MI355X prints at 2.4
     "mi355x": 5033.2,
 }
 
@@ -114,6 +118,8 @@ def test_fp4_weights_compute_at_fp8_where_there_is_no_fp4() -> None:
         ("h200_sxm", "h200-sxm"),
         ("b200_sxm", "b200"),
         ("b300_sxm", "b300"),
+        ("rtx_pro_6000_server", "rtx-pro-6000"),
+        ("b60", "b60"),
         ("gb200", "gb200"),
         ("gb200_sxm", "gb200"),  # AIConfigurator before 0.8
         ("gb300", "gb300"),
@@ -157,7 +163,7 @@ def test_names_in_the_table_are_found(name: str, slug: str) -> None:
         "h100-nvl",
         "cluster:",
         "cluster:h200-acme",
-        "mi350x",
+        "mi455x",
         "h100 ; h200",
         "",
     ],
