@@ -54,19 +54,22 @@ class Wanted:
         usual = [question for question in self._standard("agg") if self._is_usual(question)]
         yield "each model on each system, its usual precision and engine", usual
         yield "where that was refused, other checkpoints and engines", self._uncovered("agg", answers)
-        yield "where none fits, more GPUs", list(_with_more_gpus(self._uncovered("agg", answers), answers))
-        first = list(self._first_answered(answers))
-        yield "disaggregated, as first answered", [replace(each, serving_mode="disagg") for each in first]
+        for gpus in MORE_GPUS:
+            yield f"where none fits, {gpus} GPUs", list(_with_more_gpus(self._uncovered("agg", answers), answers))
         yield "the other checkpoints and engines", self._standard("agg")
-        lengths = [replace(each, isl=isl, osl=osl) for isl, osl in OTHER_LENGTHS for each in first]
+        first = list(self._first_answered(answers))
         yield "the other KV precision, as first answered", list(_of_other_kv(first, answers))
+        lengths = [replace(each, isl=isl, osl=osl) for isl, osl in OTHER_LENGTHS for each in first]
         yield "other lengths, as first answered", lengths
-        standard = self._standard("agg")
-        yield "the other KV precision", list(_of_other_kv(standard, answers))
-        disaggregated = [replace(each, serving_mode="disagg") for each in standard if answers.table(each)]
+        disaggregated = [replace(each, serving_mode="disagg") for each in first]
+        yield "disaggregated, as first answered", disaggregated
+        for gpus in MORE_GPUS:
+            more = list(_with_more_gpus(disaggregated, answers))
+            yield f"disaggregated, where none fits, {gpus} GPUs", more
+        answered = [each for each in self._standard("agg") if answers.table(each)]
+        yield "the other KV precision", list(_of_other_kv(answered, answers))
+        disaggregated = [replace(each, serving_mode="disagg") for each in answered]
         yield "disaggregated", disaggregated
-        yield "disaggregated, where none fits, more GPUs", list(_with_more_gpus(disaggregated, answers))
-        answered = [each for each in standard if answers.table(each)]
         yield "other lengths", [replace(each, isl=isl, osl=osl) for isl, osl in OTHER_LENGTHS for each in answered]
         yield "the other KV precision, disaggregated", list(_of_other_kv(disaggregated, answers))
 
