@@ -29,7 +29,8 @@ class ResidentWorker:
     def why_not(self, question: Question, table: Path) -> str | None:
         """Has the table written, CSV or Parquet by its name; None, or why there is none."""
         process = self._process or self._begin()
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
             print(json.dumps({"question": question.to_json(), "table": str(table)}), file=process.stdin, flush=True)
             said = json.loads(process.stdout.readline())

@@ -23,6 +23,9 @@ from schemas.suggest import did_you_mean
 #: user's that happens to be called `data` must not stand in for it.
 SHIPPED: Final = Path(__file__).resolve().parents[2] / "data"
 SHIPPED_TABLES: Final = SHIPPED / "tables"
+#: What `python -m pipelines.live.coverage ship` writes: tables, and what became of every question.
+COVERAGE_TABLES: Final = SHIPPED_TABLES / "aiconfigurator" / "coverage"
+COVERAGE_ACCOUNT: Final = SHIPPED / "coverage.csv"
 
 _MAX_PROBLEMS_SHOWN: Final = 20
 

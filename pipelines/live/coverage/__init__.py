@@ -1,1 +1,1 @@
-"""Asks AIConfigurator for every model of the catalogue on every system that it has, and ships what reaches a frontier."""
+"""Asks AIConfigurator for every model on every system that it has, and ships what reaches a frontier."""

@@ -1,4 +1,4 @@
-"""What is asked, the most valuable first: a table for each GPU and model, then the other modes, engines and workloads."""
+"""What is asked, the most valuable first: a table for each GPU and model, then other engines, workloads and modes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -72,6 +72,10 @@ class Wanted:
         yield "disaggregated", disaggregated
         yield "other lengths", [replace(each, isl=isl, osl=osl) for isl, osl in OTHER_LENGTHS for each in answered]
         yield "the other KV precision, disaggregated", list(_of_other_kv(disaggregated, answers))
+
+    def every_question(self, answers: Answers) -> list[Question]:
+        """All that is wanted, as far as the answers so far tell it, each once."""
+        return list(dict.fromkeys(question for _, questions in self.stages(answers) for question in questions))
 
     def slug_of(self, question: Question) -> str:
         """The model that the checkpoint is of."""
