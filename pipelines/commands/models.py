@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.commands.shared_options import AnswerFormatOption
+from pipelines.commands.shared_options import DEFAULT_LAKE, AnswerFormatOption, LakeOption
 from pipelines.terminal import print_text, say
 
 if TYPE_CHECKING:
@@ -36,8 +36,19 @@ def _group() -> None:
 
 
 @app.command("list")
-def list_models(output_format: AnswerFormatOption = "table", catalogue: CatalogueOption = None) -> None:
+def list_models(
+    output_format: AnswerFormatOption = "table",
+    catalogue: CatalogueOption = None,
+    show_coverage: Annotated[
+        bool,
+        typer.Option("--coverage", help="What a lake knows each model on each GPU by: table, roofline ..., and why."),
+    ] = False,
+    lake: LakeOption = DEFAULT_LAKE,
+) -> None:
     """List the models: parameters, weights as stored, KV bytes a token, longest context."""
+    if show_coverage:
+        _list_coverage(_load(catalogue), lake, output_format)
+        return
     models = _load(catalogue)
     if output_format != "table":
         from pipelines.commands.output import print_answer
@@ -59,6 +70,32 @@ def list_models(output_format: AnswerFormatOption = "table", catalogue: Catalogu
     )
     caption = "Weights as the checkpoint stores them. KV in 2 bytes; '-': not linear in the tokens."
     print_table(columns, (_row(spec) for spec in models), caption=caption)
+
+
+def _list_coverage(models: "ModelCatalogue", lake: Path, output_format: str) -> None:
+    from dataclasses import asdict
+
+    from pipelines.answering.coverage import KINDS, coverage
+    from pipelines.commands.output import print_records
+    from pipelines.lake.query import open_lake
+    from pipelines.reading.catalogues import load_hardware
+
+    with open_lake(lake) as opened:
+        known = coverage(opened, models, load_hardware())
+    if output_format != "table":
+        print_records([asdict(each) for each in known], ("model", "hardware", "kind", "why"), output_format)
+        return
+    for spec in models:
+        alike: dict[tuple[str, str], list[str]] = {}
+        for each in sorted(
+            (each for each in known if each.model == spec.slug), key=lambda each: KINDS.index(each.kind)
+        ):
+            alike.setdefault((each.kind, each.why), []).append(each.hardware)
+        say(spec.slug)
+        for (kind, why), gpus in alike.items():
+            print_text(f"  {kind}: {', '.join(gpus)} ({why})")
+    count = {kind: sum(each.kind == kind for each in known) for kind in KINDS}
+    print_text(f"Models on GPUs: {', '.join(f'{kind} {number:,}' for kind, number in count.items())}.")
 
 
 @app.command("show")

@@ -15,7 +15,7 @@ from schemas.catalogue import HardwareCatalogue, ModelCatalogue
 from tests.sources.results import AIPERF_CSV, input_file
 from tests.sources.test_aiconfigurator import MTP_TEXT, beside
 from tests.sources.whole import read_csv, read_file
-from transforms.sources import generic
+from transforms.sources import parquet_table
 from transforms.sources.csv_table import MAX_COLUMNS, MAX_LINE_CHARACTERS
 from transforms.sources.json_text import read_json
 from transforms.sources.rows import FileRejectedError
@@ -138,7 +138,7 @@ GENERIC = (
 
 
 def test_a_parquet_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generic, "MAX_PARQUET_BYTES", 2**20)
+    monkeypatch.setattr(parquet_table, "MAX_PARQUET_BYTES", 2**20)
     small = parquet(pl.Series(["x" * 400]).new_from_index(0, 20_000))
     assert len(small) < 10_000
     with pytest.raises(FileRejectedError, match="the table unpacks to more than 1,048,576 bytes; split it"):

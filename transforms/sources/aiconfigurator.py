@@ -13,7 +13,8 @@ import polars as pl
 from transforms.serving_points.rules import Rule, flag_rows, rounding_error
 from transforms.sources.aiconfigurator_columns import ATTENTION, KV, WEIGHTS, is_disaggregated, release
 from transforms.sources.aiconfigurator_drafts import Drafts, add_drafts, drafts_beside
-from transforms.sources.csv_table import open_csv
+from transforms.sources.csv_table import check_header, open_csv
+from transforms.sources.parquet_table import is_parquet, parquet_columns, parquet_slices
 from transforms.sources.rows import SLICE_BYTES, FileRejectedError, InputFile, Reading, as_rows
 from transforms.sources.text import header_of
 
@@ -49,8 +50,8 @@ TIE_TOLERANCE: Final = 1e-5
 
 
 def recognises(file: InputFile) -> bool:
-    """A CSV whose header has AIConfigurator's names."""
-    header = set(header_of(file.content))
+    """A CSV or a Parquet file whose columns have AIConfigurator's names."""
+    header = set(parquet_columns(file.content) if is_parquet(file.content) else header_of(file.content))
     return {"ttft", "tpot", "tokens/s/user", "num_total_gpus", "isl", "osl"} <= header
 
 
@@ -59,14 +60,28 @@ def read(file: InputFile, slice_bytes: int = SLICE_BYTES) -> Iterator[Reading]:
 
     Raises ``FileRejectedError`` for tables of another kind, and for unknown and missing columns.
     """
-    table = open_csv(file.content)
-    columns = set(table.header)
+    if is_parquet(file.content):
+        columns, slices = set(parquet_columns(file.content)), _parquet(file, slice_bytes)
+    else:
+        table = open_csv(file.content)
+        columns, slices = set(table.header), table.slices(slice_bytes)
     disagg = is_disaggregated(columns)
     _check_columns(columns, (*_DISAGG_NUMBERS, *_DISAGG_TEXTS) if disagg else (*_AGG_NUMBERS, *_AGG_TEXTS))
     drafts = drafts_beside(file.beside)
-    for raw in table.slices(slice_bytes):
+    for raw in slices:
         rows = _disagg_rows(raw, drafts) if disagg else _agg_rows(raw, drafts)
         yield Reading(NAME, "AIConfigurator", release(columns, disagg), as_rows(rows), columns=_OWN_NAMES)
+
+
+def _parquet(file: InputFile, slice_bytes: int) -> Iterator[pl.DataFrame]:
+    """The cells as a CSV has them: text."""
+
+    def every(names: list[str]) -> list[str]:
+        check_header(names)
+        return names
+
+    for cells in parquet_slices(file.content, every, slice_bytes):
+        yield cells.with_columns(pl.exclude("source_row").cast(pl.String))
 
 
 def _check_columns(present: Collection[str], needed: Collection[str]) -> None:

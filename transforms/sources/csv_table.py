@@ -141,7 +141,7 @@ def open_csv(content: bytes) -> CsvTable:
         raise FileRejectedError(f"line {reader.line_num} is not valid CSV: {error}") from error
     if header is None:
         raise FileRejectedError("the file is empty")
-    _check_header(header)
+    check_header(header)
     return CsvTable(header, content, begin, reader.line_num)
 
 
@@ -165,7 +165,8 @@ def _check_lines(content: bytes, begin: int) -> None:
                 )
 
 
-def _check_header(header: list[str]) -> None:
+def check_header(header: list[str]) -> None:
+    """Raises ``FileRejectedError`` where columns of these names could not be told apart, or from those added."""
     if len(header) > MAX_COLUMNS:
         raise FileRejectedError(f"the header has {len(header):,} columns, more than {MAX_COLUMNS:,}")
     twice = sorted(name for name, count in Counter(header).items() if count > 1)

@@ -20,6 +20,7 @@ from transforms.sources import (
     vllm_multi_turn,
 )
 from transforms.sources.json_text import let_go_of_last, looks_like_json, read_json
+from transforms.sources.parquet_table import is_parquet
 from transforms.sources.rows import SLICE_BYTES, FileRejectedError, InputFile, Reading
 from transforms.sources.settings import add_said_setting
 from transforms.sources.text import decode_text
@@ -86,7 +87,7 @@ def _format_of(file: InputFile) -> Format:
     for format_ in FORMATS:
         if format_.recognises(file):
             return format_
-    if generic.is_parquet(file.content):
+    if is_parquet(file.content):
         raise FileRejectedError("a Parquet file: say in source.yaml beside it what its columns are (`format: generic`)")
     if looks_like_json(file.content):
         read_json(file.content)  # what is wrong with it, if it is no JSON
