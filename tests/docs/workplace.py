@@ -17,7 +17,7 @@ from tests.pipelines.builds import carry_all
 from tests.traces.test_command import table
 
 #: What the README's questions are about. The default lake has the same rows of it: partitions know nothing of others.
-TABLES = tuple(sorted((SHIPPED / "tables").rglob("*llama-3.1-70b__*")))
+TABLES = tuple(sorted((SHIPPED / "tables").rglob("*llama-3[.-]1-70b__*")))
 HARDWARE = ("h100-sxm", "h200-sxm", "b200", "gb200", "mi355x", "h100-pcie")
 MODEL = "llama-3-1-70b"
 

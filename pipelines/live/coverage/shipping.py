@@ -86,7 +86,7 @@ def whole_curves(points: pl.DataFrame, reached: pl.DataFrame, most: int) -> pl.D
 
 
 def write_shipped(wanted: Wanted, answers: Answers, rows: pl.DataFrame, folder: Path) -> pl.DataFrame:
-    """Writes the ``rows`` as a Parquet file a system and mode; the account: a row a question.
+    """Writes the ``rows`` as a Parquet file a model and mode; the account: a row a question.
 
     ``rows`` are all of the lake, those to ship marked by ``reaches``: an answer of which it has none was not compared.
     """
@@ -104,11 +104,11 @@ def write_shipped(wanted: Wanted, answers: Answers, rows: pl.DataFrame, folder: 
         if table is not None:
             shipped = _shipped(table, question.serving_mode, kept.get(file_name(question), []))
             if shipped.height:
-                tables.setdefault((question.system, question.serving_mode), []).append(shipped)
+                tables.setdefault((wanted.slug_of(question), question.serving_mode), []).append(shipped)
         account.append(_account(wanted, answers, question, table, shipped, file_name(question) in kept))
-    for (system, mode), parts in tables.items():
+    for (slug, mode), parts in tables.items():
         pl.concat(parts).write_parquet(
-            folder / f"{system}__{mode}.parquet", compression="zstd", compression_level=19, row_group_size=100_000
+            folder / f"{slug}__{mode}.parquet", compression="zstd", compression_level=19, row_group_size=100_000
         )
     return pl.DataFrame(account, infer_schema_length=None)
 

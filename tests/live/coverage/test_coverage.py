@@ -20,7 +20,7 @@ STANDARD = Question("h200_sxm", "Qwen/Qwen3-8B", "trtllm", 8, "agg", 4000, 1000,
 _PROGRAM = """#!{python}
 import json, sys
 import polars as pl
-rows = pl.read_parquet({table!r}).filter(model="Qwen/Qwen3-8B")
+rows = pl.read_parquet({table!r}).filter(system="h200_sxm")
 for line in sys.stdin:
     asked = json.loads(line)
     reason = None
@@ -38,7 +38,7 @@ def program(folder: Path) -> Program:
     import sys
 
     path = folder / "program"
-    path.write_text(_PROGRAM.format(python=sys.executable, table=str(COVERAGE_TABLES / "h200_sxm__agg.parquet")))
+    path.write_text(_PROGRAM.format(python=sys.executable, table=str(COVERAGE_TABLES / "qwen3-8b__agg.parquet")))
     path.chmod(0o755)
     systems = {"a100_sxm": ["vllm"], "h200_sxm": ["sglang", "trtllm"]}
     return Program(path, "0.12.0", systems, ["Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "Qwen/Qwen3-32B-FP8", "unknown/one"])
@@ -105,7 +105,7 @@ def test_shipped_rows_are_those_of_the_answers(tmp_path: Path) -> None:
         {"source_file": [file_name(STANDARD)] * 3, "source_row": [1, 2, 3], "reaches": [True, False, True]}
     )
     account = write_shipped(wanted, answers, rows, tmp_path / "shipped")
-    shipped = pl.read_parquet(tmp_path / "shipped" / "h200_sxm__agg.parquet")
+    shipped = pl.read_parquet(tmp_path / "shipped" / "qwen3-8b__agg.parquet")
     table = pl.read_parquet(tmp_path / "tables" / file_name(STANDARD))
     assert shipped.equals(table[[0, 2]].select(COLUMNS["agg"]))
     states = dict(account.group_by("state").agg(pl.sum("rows_shipped")).iter_rows())
@@ -116,11 +116,11 @@ def test_what_is_shipped_is_as_the_account_says() -> None:
     account = pl.read_csv(COVERAGE_ACCOUNT, infer_schema_length=None)
     rows = 0
     for found in find_files([COVERAGE_TABLES]):
-        system, mode = found.path.stem.split("__")
+        model, mode = found.path.stem.split("__")
         good, bad = judged(open_file(found))
         assert bad.is_empty()
         assert good["database_mode"].unique().to_list() == ["SILICON"]
-        assert good.height <= account.filter(system=system, serving_mode=mode)["rows_shipped"].sum()
+        assert good.height <= account.filter(model=model, serving_mode=mode)["rows_shipped"].sum()
         rows += pl.read_parquet(found.path).height
     assert rows == account["rows_shipped"].sum() <= 100_000
     assert sum(path.stat().st_size for path in COVERAGE_TABLES.iterdir()) < 15e6
