@@ -38,7 +38,7 @@ def _print_errors(kind: str, rows: pl.DataFrame) -> None:
     dense = pl.when(pl.col("expert_dtype").is_null()).then(pl.lit("all dense")).otherwise(pl.lit("all experts"))
     for preset in ("article", "calibrated"):
         errors = pl.concat(
-            _errors(part, str(model), float(isl), float(osl), preset)
+            row_errors(part, str(model), float(isl), float(osl), preset)
             for (model, isl, osl), part in rows.group_by("model", "isl_tokens", "osl_tokens", maintain_order=True)
         )
         kinds, whole = errors.with_columns(model=dense), errors.with_columns(model=pl.lit("all"))
@@ -58,7 +58,8 @@ def _times(part: pl.DataFrame, spec: ModelSpec, workload: Workload, preset: str)
     return turn_times(preset, replica, rows["batch_per_rank"], workload, spec)
 
 
-def _errors(part: pl.DataFrame, model: str, isl: float, osl: float, preset: str) -> pl.DataFrame:
+def row_errors(part: pl.DataFrame, model: str, isl: float, osl: float, preset: str) -> pl.DataFrame:
+    """Errors of a preset on rows of one model and workload, as fractions."""
     spec = load_models().get(model)
     workload = table_workload(isl, osl, spec.attention)
     times = _times(part, spec, workload, preset)
