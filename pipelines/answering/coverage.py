@@ -46,7 +46,7 @@ def _coverage(model: str, gpu: str, points: pl.DataFrame | None, account: pl.Dat
         return Coverage(model, gpu, "nothing", "no table and no roofline")
     fits = points.filter("feasible")
     if fits.is_empty():
-        most = points.sort("points", descending=True)["infeasible_reason"].first()
+        most = points.sort("points", descending=True)["infeasible_reason"].to_list()[0]
         return Coverage(model, gpu, "nothing", f"{most or 'no point that fits'} at every load")
     own = fits.filter(pl.col("shared_from").is_null(), pl.col("source") != "roofline")
     tables = own.filter(~pl.col("calibrated").fill_null(False))

@@ -173,7 +173,7 @@ def _read_databases_once() -> None:
     import yaml
     from aiconfigurator.sdk import perf_database
 
-    yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # type: ignore[misc]
     perf_database.get_supported_databases = functools.cache(perf_database.get_supported_databases)
 
 
