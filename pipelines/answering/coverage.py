@@ -35,13 +35,14 @@ def coverage(lake: LakeQuery, models: ModelCatalogue, hardware: HardwareCatalogu
     groups = {(str(model), str(gpu)): group for (model, gpu), group in points.group_by("model", "hardware")}
     account = _account(hardware)
     return [
-        _coverage(spec.slug, gpu.slug, groups.get((spec.slug, gpu.slug)), account)
+        covered_by(spec.slug, gpu.slug, groups.get((spec.slug, gpu.slug)), account)
         for spec in models
         for gpu in hardware
     ]
 
 
-def _coverage(model: str, gpu: str, points: pl.DataFrame | None, account: pl.DataFrame) -> Coverage:
+def covered_by(model: str, gpu: str, points: pl.DataFrame | None, account: pl.DataFrame) -> Coverage:
+    """What a model on a GPU is known by: ``points`` are its groups of agent points, ``account`` the questions asked."""
     if points is None:
         return Coverage(model, gpu, "nothing", "no table and no roofline")
     fits = points.filter("feasible")
