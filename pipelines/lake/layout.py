@@ -94,13 +94,16 @@ def check_place(lake: Lake) -> None:
     for character, why in UNREADABLE.items():
         if character in str(lake.root):
             raise UserError(
-                f"The path of a lake may not have a {character} in it ({why}): {lake.root}. Choose another with --out."
+                f"The path of a lake may not have a {character} in it ({why}): {lake.root}. Choose another with --out, "
+                "and move a lake that is there."
             )
     try:
         str(lake.root).encode()
     except UnicodeEncodeError:
         shown = str(lake.root).encode("utf-8", "backslashreplace").decode()
-        raise UserError(f"The path of a lake must be UTF-8 text: {shown}. Choose another with --out.") from None
+        raise UserError(
+            f"The path of a lake must be UTF-8 text: {shown}. Choose another with --out, and move a lake that is there."
+        ) from None
 
 
 def utc_now() -> datetime:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.lake.layout import CURRENT, MANIFEST, RELEASE_ID_PATTERN, Lake, damaged, read_json_file
+from pipelines.lake.layout import CURRENT, MANIFEST, RELEASE_ID_PATTERN, Lake, check_place, damaged, read_json_file
 from schemas.errors import UserError
 
 
@@ -50,6 +50,7 @@ def current_release(lake_path: Path) -> Release:
     lake = Lake.at(lake_path)
     if not lake.root.is_dir():
         raise UserError(f"There is no lake at {lake_path}: run `agent-pareto build --out {lake_path}` first.")
+    check_place(lake)
     release_id = current_id(lake)
     if release_id is None:
         if lake.release_ids():

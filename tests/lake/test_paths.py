@@ -48,6 +48,11 @@ def test_a_folder_that_no_lake_can_lie_in_is_told(tmp_path: Path, folder: str, w
     with pytest.raises(UserError, match=f"{why}.*Choose another with --out"):
         build(options)
     assert not options.out.exists()
+    moved = options.out.parent
+    build(options.model_copy(update={"out": tmp_path / "lake"}))
+    (tmp_path / "lake").rename(moved)
+    with pytest.raises(UserError, match=f"{why}.*move a lake that is there"), open_lake(moved) as lake:
+        lake.query("SELECT 1")
 
 
 def test_an_input_file_whose_name_is_no_utf8_is_read(tmp_path: Path) -> None:
