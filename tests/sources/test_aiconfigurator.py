@@ -301,3 +301,27 @@ def test_every_shipped_and_shared_row_is_accepted(shared: Path) -> None:
         (reading,) = aiconfigurator.read(open_file(FoundFile(path, path.name)))
         assert reading.rows.filter(pl.col("reason").is_not_null()).is_empty(), path
     assert len(paths) > 8
+
+
+def as_parquet(text: str, **added: object) -> bytes:
+    table, content = pl.read_csv(io.BytesIO(text.encode()), infer_schema_length=None), io.BytesIO()
+    table.with_columns(**{name: pl.lit(value) for name, value in added.items()}).write_parquet(content)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("text", [MTP_TEXT, DISAGG_TEXT], ids=["agg", "disagg"])
+def test_parquet_says_what_csv_says(text: str) -> None:
+    read = [read_file(InputFile("t", content, "")) for content in (text.encode(), as_parquet(text))]
+    assert (read[0].format, read[0].tool_version) == (read[1].format, read[1].tool_version)
+    assert read[1].rows.drop("raw").equals(read[0].rows.drop("raw"))
+    sliced = read_file(InputFile("t", as_parquet(text), ""), slice_bytes=1)
+    assert sliced.rows.equals(read[1].rows)
+
+
+def test_parquet_that_is_no_table_of_its_is_refused() -> None:
+    with pytest.raises(FileRejectedError, match="the meaning of column 'reason' is not known"):
+        read_file(InputFile("t", as_parquet(DISAGG_TEXT, reason="mine"), ""))
+    with pytest.raises(FileRejectedError, match="the meaning of column 'speed' is not known"):
+        read_file(InputFile("t", as_parquet(DISAGG_TEXT, speed=1.0), ""))
+    with pytest.raises(FileRejectedError, match="Parquet"):  # damaged: not known as AIConfigurator's
+        read_file(InputFile("t", as_parquet(DISAGG_TEXT)[:-40], ""))

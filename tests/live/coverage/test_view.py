@@ -18,8 +18,8 @@ ACCOUNT = pl.DataFrame(
         ],
     }
 )
-TABLE = {"source": "aiconfigurator", "backend": "trtllm"}
-ROOFLINE = {"source": "roofline", "backend": "roofline"}
+TABLE: dict[str, object] = {"source": "aiconfigurator", "backend": "trtllm"}
+ROOFLINE: dict[str, object] = {"source": "roofline", "backend": "roofline"}
 
 
 def points(*groups: dict[str, object]) -> pl.DataFrame:
