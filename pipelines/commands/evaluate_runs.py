@@ -114,7 +114,7 @@ def _records(
                 "turn_latency_s": row["turn_latency_ms"] / 1e3,
                 "cache_hit_rate": run.hit_rate,
             },
-            "predicted": asdict(predict_run(run, deployment.facts, fitted)),
+            "predicted": asdict(predict_run(run, deployment.facts, fitted, piloted=bool(pilots))),
         })  # fmt: skip
     return records
 
