@@ -92,11 +92,13 @@ def spoiled_yaml(content: bytes) -> Iterator[tuple[int, bytes]]:
 def spoiled_requests(content: bytes) -> Iterator[tuple[int, bytes]]:
     """Requests of one run: a file for each figure, spoiled in the first request and in all of them."""
     requests = json.loads(content)
-    for name in requests[0]:
+    for path in leaves(requests[0]):
         for value in BAD_VALUES:
             for spoiled in (1, len(requests)):
-                changed = [{**request, name: value} for request in requests[:spoiled]]
-                yield 1, json.dumps([*changed, *requests[spoiled:]]).encode()
+                changed = json.loads(content)
+                for request in changed[:spoiled]:
+                    parent_of(request, path)[path[-1]] = value
+                yield 1, json.dumps(changed).encode()
 
 
 def spoiled_parquet(content: bytes) -> Iterator[tuple[int, bytes]]:
