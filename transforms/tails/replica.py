@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from schemas.arrays import Array
+from schemas.arrays import Array, Flags
 from transforms.equations.disaggregation import TTFT_QUEUE_FACTOR
 from transforms.numbers import Number
 from transforms.tails.nodes import TailNodes
@@ -25,6 +25,10 @@ _CHUNK_TOKENS: Final = 8192.0
 
 #: A chance or a time that nothing is divided by below.
 _LEAST: Final = 1e-9
+#: Prefills of so many times the mean's new tokens are long.
+_LONG: Final = 3.0
+#: Of a chance that two kinds of waits share, what each has at least.
+_LEAST_LEFT: Final = 0.2
 #: A wait deviates by at most these shares of a turn's latency, exponential and normal part: rows whose own figures are
 #: not those of steps may price prefills at more than the turn takes.
 _MOST: Final = (0.7, 0.4)
@@ -60,8 +64,13 @@ def aggregated_tails(
     # beside its prefill: half of the step that runs when a prompt arrives, and one in each of its own
     steps = 0.5 + np.maximum(nodes.classes.new_tokens / _CHUNK_TOKENS, 1.0)
     classes_ms = [number * step_ms + each for number, each in zip(steps.tolist(), alone_ms, strict=True)]
-    queue = FirstTokenQueue.of(load, step_ms)
-    of_first_token = ttft_percentiles(classes_ms, nodes.classes.shares, queue, tuple(SHARES.values()))
+    behind_all, *behind_long = _queues(load, alone_ms, step_ms, nodes)
+    chance_of_long = behind_long[0].busy if behind_long else 0.0
+    shares = tuple(SHARES.values())
+    of_first_token = ttft_percentiles(classes_ms, nodes.classes.shares, behind_all, shares, chance_of_long)
+    for queue in behind_long:
+        behind = ttft_percentiles(classes_ms, nodes.classes.shares, queue, shares)
+        of_first_token = [np.maximum(*each) for each in zip(of_first_token, behind, strict=True)]
     wait = _within(waits(others, load, decode_ms), turn[0])
     return Tails(wait, wait, of_first_token, step_ms)
 
@@ -109,6 +118,32 @@ def _prefills(slopes: tuple[Number, Number], nodes: TailNodes) -> list[Number]:
     return [slopes[0] * new + slopes[1] * flops for new, flops in zip(*nodes.classes.work, strict=True)]
 
 
+def _queues(load: Load, alone_ms: Sequence[Number], step_ms: Number, nodes: TailNodes) -> list["FirstTokenQueue"]:
+    """The wait behind all prefills; where some are long that behind the others, and that behind the long ones: few wait
+    for these, and for long."""
+    classes = nodes.classes
+    mean_tokens = float(classes.shares @ classes.new_tokens)
+    kinds = [np.flatnonzero(is_long) for is_long in _by_length(classes.new_tokens, mean_tokens)]
+    whole = FirstTokenQueue.of(load, step_ms)
+    if not all(map(len, kinds)):
+        return [whole]
+    scale = load.prefill_ms[0] / np.maximum(
+        sum(share * each for share, each in zip(classes.shares.tolist(), alone_ms, strict=True)), _LEAST
+    )
+    queues = []
+    for kind in kinds:
+        weights = classes.shares[kind].tolist()
+        times = [scale * alone_ms[place] for place in kind]
+        m1, m2 = (sum(w * t**n for w, t in zip(weights, times, strict=True)) / sum(weights) for n in (1, 2))
+        queues.append(FirstTokenQueue.behind(load.arrivals_per_ms * sum(weights), (m1, m2), step_ms, load, whole.busy))
+    return queues
+
+
+def _by_length(tokens: Array, mean: float) -> tuple[Flags, Flags]:
+    is_long = tokens > _LONG * mean
+    return ~is_long, is_long
+
+
 @dataclass(frozen=True)
 class FirstTokenQueue:
     """What a prompt meets: ``busy``, the chance that it waits, and ``mean_ms`` of the wait if so."""
@@ -121,21 +156,31 @@ class FirstTokenQueue:
         """Each of the others' prompts takes a step: its prefill, and ``step_ms`` for those that decode beside it."""
         m1, m2, _ = load.prefill_ms
         busy = np.minimum(load.arrivals_per_ms * (m1 + step_ms), BUSIEST)
+        return cls.behind(load.arrivals_per_ms, (m1, m2), step_ms, load, busy)
+
+    @classmethod
+    def behind(
+        cls, arrivals_per_ms: Number, moments_ms: tuple[Number, Number], step_ms: Number, load: Load, all_busy: Number
+    ) -> "FirstTokenQueue":
+        """Behind some of the prefills: how many arrive, mean and mean square of what one takes; ``all_busy``: the
+        chance to wait for any."""
+        m1, m2 = moments_ms
+        busy = np.minimum(arrivals_per_ms * (m1 + step_ms), BUSIEST)
         square = m2 + step_ms * (2.0 * m1 + step_ms)
         # those that come while a prompt waits are prefilled in the same step: it waits for them too
-        mean = 0.5 * load.arrivals_per_ms * square * load.stretch * (1.0 + busy)
+        mean = 0.5 * arrivals_per_ms * square * load.stretch * (1.0 + all_busy)
         least = np.maximum(busy, _LEAST)
         return cls(least, np.maximum(mean / least, _LEAST))
 
 
 def ttft_percentiles(
-    own_ms: Sequence[Number], shares: Array, queue: FirstTokenQueue, of: Sequence[float]
+    own_ms: Sequence[Number], shares: Array, queue: FirstTokenQueue, of: Sequence[float], beyond_all: Number = 0.0
 ) -> list[Number]:
     """The smallest t that at most ``1 - share`` of the turns exceed, for each share.
 
     ``own_ms``: what a turn of each class takes without a wait; made to ascend. Between the classes k and k + 1
     ``P(T > t) = P(class > k) + busy * exp(-t/mean) * sum_{j<=k} share_j * exp(own_j/mean)``: t by class, of which the
-    least is the percentile.
+    least is the percentile. ``beyond_all``: the chance of another wait that ends later than those.
     """
     own_ms = list(accumulate(own_ms, np.maximum))
     above = 1.0 - np.cumsum(shares)
@@ -152,7 +197,8 @@ def ttft_percentiles(
         for class_ms, beyond, sum_ in zip(own_ms, above.tolist(), grown, strict=True):
             left = 1.0 - share - beyond
             if left > 1e-12:
-                at = last + queue.mean_ms * np.log(queue.busy * sum_ / left)
+                rest = np.maximum(left - beyond_all * (1.0 - beyond), _LEAST_LEFT * left)
+                at = last + queue.mean_ms * np.log(queue.busy * sum_ / rest)
                 best = np.minimum(best, np.maximum(class_ms, at))
         ttft.append(best)
     return ttft

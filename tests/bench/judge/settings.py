@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ SHIPPED: Final = (
 )  # fmt: skip
 #: Beside the shipped scenarios: 20 turns from 16,000 tokens by 628, 128 out, pauses of 5 s.
 PLAIN: Final = "plain"
+#: Fitted to traces.
+FITTED: Final = ("fitted-tracelab", "fitted-mini-swe")
+_FITTED_FILE: Final = Path(__file__).with_name("fitted.yaml")
 #: Equally likely pauses that stand for a distribution, on both sides.
 _VALUES: Final = 32
 _SIGMA: Final = 1.0
@@ -115,7 +119,7 @@ def draw_settings(count: int, seed: int, drawn: str) -> Iterator[Setting]:
     made = 0
     while made < count:
         name = source.choice(tuple(ENGINES))
-        workload = source.choice((PLAIN, PLAIN, PLAIN, *SHIPPED))
+        workload = source.choice((PLAIN, PLAIN, *SHIPPED, *FITTED, *FITTED))
         base, own = _base(workload), engine(name)
         pauses = source.choice(PAUSES)
         pause_s = round(base.think_time_s if workload == PLAIN else min(base.think_time_s, 20.0), 3)
@@ -146,6 +150,8 @@ def draw_settings(count: int, seed: int, drawn: str) -> Iterator[Setting]:
 
 @lru_cache
 def _base(workload: str) -> Scenario:
+    if workload in FITTED:
+        return next(each for each in load_scenarios([str(_FITTED_FILE)]) if each.slug == workload)
     if workload != PLAIN:
         (scenario,) = load_scenarios([workload])
         return scenario
