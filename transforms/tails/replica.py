@@ -118,7 +118,9 @@ def _prefills(slopes: tuple[Number, Number], nodes: TailNodes) -> list[Number]:
     return [slopes[0] * new + slopes[1] * flops for new, flops in zip(*nodes.classes.work, strict=True)]
 
 
-def _queues(load: Load, alone_ms: Sequence[Number], step_ms: Number, nodes: TailNodes) -> list["FirstTokenQueue"]:
+def _queues(
+    load: StationLoad, alone_ms: Sequence[Number], step_ms: Number, nodes: TailNodes
+) -> list["FirstTokenQueue"]:
     """The wait behind all prefills; where some are long that behind the others, and that behind the long ones: few wait
     for these, and for long."""
     classes = nodes.classes
@@ -160,7 +162,12 @@ class FirstTokenQueue:
 
     @classmethod
     def behind(
-        cls, arrivals_per_ms: Number, moments_ms: tuple[Number, Number], step_ms: Number, load: Load, all_busy: Number
+        cls,
+        arrivals_per_ms: Number,
+        moments_ms: tuple[Number, Number],
+        step_ms: Number,
+        load: StationLoad,
+        all_busy: Number,
     ) -> "FirstTokenQueue":
         """Behind some of the prefills: how many arrive, mean and mean square of what one takes; ``all_busy``: the
         chance to wait for any."""

@@ -23,6 +23,8 @@ TARGETS: Final[Mapping[str, tuple[float | None, float | None, float | None]]] = 
     "throughput": (0.05, 0.10, 0.10),
     "mean latency": (0.06, 0.15, 0.12),
     "hit rate": (0.03, 0.08, 0.05),
+    "throughput, more than two standard errors": (None, 0.10, 0.10),
+    "mean latency, more than two standard errors": (None, 0.15, 0.12),
     "turn p50": (None, None, None),
     "turn p90": (0.10, 0.20, None),
     "turn p95": (0.10, 0.20, None),
@@ -45,6 +47,8 @@ TARGETS: Final[Mapping[str, tuple[float | None, float | None, float | None]]] = 
 ZONES: Final = ("before", "near", "beyond")
 #: What the settings are told apart by: pauses that are all alike keep sessions in step for good.
 KINDS: Final = ("varied pauses, spread starts", "varied pauses, simultaneous starts", "constant pauses")
+#: Of settings that ran with several seeds: what is left of an error when two standard errors of theirs are taken off.
+_BEYOND_ERRORS: Final = ", more than two standard errors"
 _OF_SETTING: Final = tuple(Setting.__dataclass_fields__)
 
 
@@ -77,6 +81,10 @@ def errors_of(row: Mapping[str, Any]) -> dict[str, Any]:
         "mean latency": latency_s / row["turn_latency_s"] - 1,
         "hit rate": point["cache_hit_rate"] - row["hit_rate"],
     }
+    for figure, name in (("throughput", "turns_per_s"), ("mean latency", "turn_latency_s")):
+        error = row.get(f"{name}_error")
+        if error is not None:
+            found[f"{figure}{_BEYOND_ERRORS}"] = max(abs(found[figure]) - 2.0 * error / row[name], 0.0)
     for share in SHARES:
         turn, ttft = (point[f"{name}_{share}_ms"] / 1e3 + wait_s for name in ("turn_latency", "ttft"))
         found[f"turn {share}"] = turn / row[f"turn_latency_{share}_s"] - 1
@@ -87,8 +95,9 @@ def errors_of(row: Mapping[str, Any]) -> dict[str, Any]:
         if task is not None:
             found[f"task {share}"] = (point[f"task_time_{share}_s"] + wait_s * setting.scenario.turns) / task - 1
     for share in ("p90", "p99"):
-        without = row[f"without_waits_turn_latency_{share}_s"] + wait_s
-        found[f"turn {share} without waits"] = without / row[f"turn_latency_{share}_s"] - 1
+        without = row[f"without_waits_turn_latency_{share}_s"]
+        if without is not None:
+            found[f"turn {share} without waits"] = (without + wait_s) / row[f"turn_latency_{share}_s"] - 1
     return {"name": setting.name, "zone": zone_of(setting), "kind": kind_of(setting), **found}
 
 
@@ -131,8 +140,12 @@ def lines_of(table: pl.DataFrame) -> list[str]:
                 asked = "" if target is None else (f" of {target:.0%}" if is_share else f" of {target:g}")
                 star = "*" if target is not None and value > target else " "
                 shown.append(f"{text + asked:>16}{star}")
-            lines.append(f"  {figure:24}" + "".join(shown))
+            lines.append(f"  {_short(figure):24}" + "".join(shown))
     return lines
+
+
+def _short(figure: str) -> str:
+    return figure.replace(_BEYOND_ERRORS, " - 2 se")
 
 
 def outcomes_of(path: Path) -> list[dict[str, Any]]:
