@@ -135,7 +135,7 @@ def _queues(
     queues = []
     for kind in kinds:
         weights = classes.shares[kind].tolist()
-        times = [scale * alone_ms[place] for place in kind]
+        times = [scale * alone_ms[place] for place in kind.tolist()]
         m1, m2 = (sum(w * t**n for w, t in zip(weights, times, strict=True)) / sum(weights) for n in (1, 2))
         queues.append(FirstTokenQueue.behind(load.arrivals_per_ms * sum(weights), (m1, m2), step_ms, load, whole.busy))
     return queues
