@@ -218,3 +218,9 @@ def test_given_as_a_run_a_log_is_one(tmp_path: Path) -> None:
         inputs = read_inputs(find_files([tmp_path], as_runs=as_runs), load_hardware(), load_models())
         assert inputs.measured_agentic.height == runs
         assert inputs.faults == 1 - runs
+
+
+def test_a_session_whose_name_cannot_be_stored_is_refused() -> None:
+    log = json.dumps([{**turn, "session": "\ud800"} for turn in turns()]).encode()
+    with pytest.raises(FileRejectedError, match="turn 1 has a session whose name is no text"):
+        read_file(input_file(log, FACTS))

@@ -15,7 +15,7 @@ from transforms.serving_points.rules import flag_rows
 from transforms.sources.agentic import AGENTIC_SCHEMA
 from transforms.sources.facts import add_facts, fact_rules, fill_defaults, missing_facts_rule
 from transforms.sources.measured import FAILED_SHARE, gpus_of_replica, runs_frame
-from transforms.sources.record import Record, as_json
+from transforms.sources.record import Record, as_json, is_storable
 from transforms.sources.rows import FileRejectedError, Reading, as_rows
 
 #: One row a turn, times in seconds on one clock. ``cached_tokens`` of the prompt were found by the server, NULL where
@@ -38,6 +38,9 @@ def turns_frame(rows: Sequence[Sequence[object]]) -> pl.DataFrame:
     """Turns as a frame of ``TURN_SCHEMA``. Raises ``FileRejectedError`` where there is none."""
     if not rows:
         raise FileRejectedError("the file holds no turn of the measured part of a run")
+    for number, row in enumerate(rows, 1):
+        if not is_storable(str(row[0])):
+            raise FileRejectedError(f"turn {number} has a session whose name is no text: half of a character pair")
     return pl.DataFrame(rows, schema=TURN_SCHEMA, orient="row")
 
 
