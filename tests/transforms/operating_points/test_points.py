@@ -339,4 +339,7 @@ def test_fewer_sessions_than_a_batch_of_one_may_fit_where_its_own_do_not(
     carried = carry_points(points, setting("b200", "deepseek-v3", scenario, reserve_fraction=0.1))
     rows = carried.filter(pl.col("batch_per_rank") == 1)
     first = rows.filter(pl.col("sessions") > 5, infeasible_reason="kv_capacity_below_table")["turn_latency_ms"]
-    assert found[latency].sort().to_list() == pytest.approx(first.sort().to_list(), rel=1e-9)
+    # those that fill the memory in the mean do not always fit, where nobody waits
+    rel = 0.03 if over_capacity == "thrash" and sessions == let_in > 1 else 1e-9
+    assert found[latency].sort().to_list() == pytest.approx(first.sort().to_list(), rel=rel)
+    assert (found[latency].sort() >= first.sort() * (1 - 1e-9)).all()
