@@ -184,10 +184,10 @@ def _groups(
     ).fetchall()
     read = [files_of_groups(connection, release) for release in (before, after)]
     groups = []
-    for row in rows:
-        hardware, model, scenario = row[:3]
+    for hardware, model, scenario, *changes in rows:
         files = frozenset().union(*(side.get((hardware, model), frozenset()) for side in read))
-        groups.append(GroupDiff(*row, because=differing.of_group(hardware, model, scenario, files)))
+        because = differing.of_group(hardware, model, scenario, files)
+        groups.append(GroupDiff(hardware, model, scenario, *changes, because))
     return groups
 
 

@@ -166,7 +166,7 @@ def test_a_table_that_is_wider_than_the_terminal_is_written_down_the_page() -> N
 
 
 def test_a_value_that_is_wider_than_the_terminal_goes_on_below() -> None:
-    text, _ = as_table(["a", "b"], [["word " * 20, 1]], width=40)
+    text, _ = as_table(["a", "b"], [("word " * 20, 1)], width=40)
     assert max(map(len, text.splitlines())) <= 40
     assert " ".join(text.split()) == f"row 1 a {' '.join(['word'] * 20)} b 1"
 
