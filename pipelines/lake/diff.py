@@ -184,10 +184,11 @@ def _groups(
     ).fetchall()
     read = [files_of_groups(connection, release) for release in (before, after)]
     groups = []
-    for hardware, model, scenario, *changes in rows:
+    for hardware, model, scenario, gained, lost, moved, latency_change, best_old, best_new in rows:
         files = frozenset().union(*(side.get((hardware, model), frozenset()) for side in read))
         because = differing.of_group(hardware, model, scenario, files)
-        groups.append(GroupDiff(hardware, model, scenario, *changes, because))
+        counts = gained, lost, moved
+        groups.append(GroupDiff(hardware, model, scenario, *counts, latency_change, best_old, best_new, because))
     return groups
 
 
