@@ -35,13 +35,19 @@ def points_at(
     scenario: Scenario,
     weight_dtype: str | None,
     needed: Sequence[str],
+    point_ids: pl.Series | None = None,
 ) -> pl.DataFrame:
-    """The agent points of a model at a scenario: those published, else the serving points carried as a build would."""
-    if contents.scenarios.get(scenario.slug) == scenario:
+    """The agent points of a model at a scenario: those published, else the serving points carried as a build would.
+
+    ``point_ids``: of these serving points alone.
+    """
+    if point_ids is None and contents.scenarios.get(scenario.slug) == scenario:
         return contents.read_precision("agent_points", hardware, model, scenario.slug, weight_dtype, needed)
     from pipelines.building.carrying import Partition, carry_partition
 
     points = contents.read_precision("serving_points", hardware, model, None, weight_dtype)
+    if point_ids is not None:
+        points = points.filter(pl.col("point_id").is_in(point_ids.to_list()))
     (carried,) = carry_partition(
         Partition(model, points), [scenario], contents.hardware, contents.models, contents.options, contents.engines
     )

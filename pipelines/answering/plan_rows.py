@@ -1,6 +1,6 @@
 """A planner's question to a published lake: the rows of its answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from transforms.planning.answers import COLUMNS, WATTS
 from transforms.planning.curves import Curves
 from transforms.planning.limits import Limits, Loop, needed_columns
 from transforms.planning.question import KIND, Question, add_kind, answer, plans_of
+from transforms.planning.routed import among_own_replicas
 
 #: Columns of an answer's rows, as JSON and CSV have them.
 ROW_COLUMNS = (*COLUMNS, KIND, "configuration", "reason", "others")
@@ -52,13 +53,20 @@ def plan_rows(
 
     ``reason`` says why there is no plan, ``others`` what the other serving modes need or what stops them.
     """
-    curves = Curves.of_points(
-        _points(contents, catalogue, model, scenario, asked),
-        asked.limits,
-        Loop(scenario.turns, scenario.think_time_s, scenario.output_tokens_per_turn),
-        contents.options.closed_loop,
-    )
     group = ("hardware", KIND)
+    loop = Loop(scenario.turns, scenario.think_time_s, scenario.output_tokens_per_turn)
+
+    def curves_of(points: pl.DataFrame) -> Curves:
+        return Curves.of_points(points, asked.limits, loop, contents.options.closed_loop)
+
+    def points_of(scenario: Scenario, point_ids: pl.Series | None = None) -> pl.DataFrame:
+        return _points(contents, catalogue, model, scenario, asked, point_ids)
+
+    if scenario.routing == "random":
+        points = _routed_points(points_of, curves_of, scenario, asked.question, [*group, _MODE])
+    else:
+        points = points_of(scenario)
+    curves = curves_of(points)
     plans = plans_of(curves, asked.question)
     rows = answer(curves, asked.question, group, plans).to_dicts()
     by_mode = answer(curves, asked.question, (*group, _MODE), plans, with_band=False).to_dicts()
@@ -75,14 +83,38 @@ def plan_rows(
     return rows
 
 
+def _routed_points(
+    points_of: Callable[..., pl.DataFrame],
+    curves_of: Callable[[pl.DataFrame], Curves],
+    scenario: Scenario,
+    question: Question,
+    by: list[str],
+) -> pl.DataFrame:
+    """Points of random routing, among the replicas of their plan: those that the GPUs hold, or that it comes to."""
+    if question.gpus is not None:
+        asked = {"replicas": None, "gpus": question.gpus, "sessions": scenario.sessions or question.gpus}
+        return points_of(scenario.model_copy(update=asked))
+
+    def points_among(replicas: int, point_ids: pl.Series | None) -> pl.DataFrame:
+        return curves_of(points_of(scenario.model_copy(update={"replicas": replicas}), point_ids)).points
+
+    return among_own_replicas(points_among, lambda points: question.solve(curves_of(points)), by)
+
+
 def _points(
-    contents: ReleaseContents, catalogue: HardwareCatalogue, model: str, scenario: Scenario, asked: Asked
+    contents: ReleaseContents,
+    catalogue: HardwareCatalogue,
+    model: str,
+    scenario: Scenario,
+    asked: Asked,
+    point_ids: pl.Series | None = None,
 ) -> pl.DataFrame:
     """The agent points that the answer may be made of, at the prices of the catalogue.
 
     Loads beyond the highest measured are none of them, as they are on no frontier.
     """
-    points = points_at(contents, asked.hardware, model, scenario, asked.only.get("weight_dtype"), _NEEDED)
+    only = asked.only.get("weight_dtype")
+    points = points_at(contents, asked.hardware, model, scenario, only, _NEEDED, point_ids)
     if "unmeasured_load" in points.columns:
         points = points.filter(measured_load())
     for column, value in asked.only.items():

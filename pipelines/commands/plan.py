@@ -152,10 +152,11 @@ def _limits(context: typer.Context) -> "Limits":
 
 def _launch(row: Mapping[str, Any], launcher: "Launcher", contents: "ReleaseContents", scenario: "Scenario") -> str:
     """The launch of a plan, its first comment the plan itself."""
-    from transforms.cache import constant_hit_rate
+    from transforms.cache import constant_hit_rate, on_own_replica
     from transforms.planning.launch import deployment_of, launch
 
     checkpoint = contents.models.get(row["model"]).checkpoint
-    deployment = deployment_of(row, checkpoint, scenario.peak_context_tokens, constant_hit_rate(scenario) > 0)
+    keeps_prefixes = constant_hit_rate(on_own_replica(scenario)) > 0
+    deployment = deployment_of(row, checkpoint, scenario.peak_context_tokens, keeps_prefixes, scenario.routing)
     plan = f"{row['sessions']:,} sessions on {row['gpus']:,} GPUs {row['hardware']}: {row['configuration']}"
     return launch(deployment, launcher, plan)

@@ -16,6 +16,7 @@ from transforms.equations import closed_loop as loop
 from transforms.equations.curve import along, load_of_most_turns, share_between
 from transforms.planning.curves import Curves
 from transforms.planning.limits import TOLERANCE
+from transforms.planning.routed import LEAST_REPLICAS
 
 
 def fewest_for_sessions(curves: Curves, sessions: int) -> pl.DataFrame:
@@ -27,6 +28,7 @@ def fewest_for_sessions(curves: Curves, sessions: int) -> pl.DataFrame:
     c = pl.col
     most = curves.most.group_by(SCHEDULE_ID).agg(c("_most").max())
     least = most.select(SCHEDULE_ID, replicas=(sessions + c("_most") - 1) // c("_most"))
+    least = _no_fewer_than_routed(least, curves)
     return curves.share(least, sessions).with_columns(sessions_planned=pl.lit(sessions, pl.Int64))
 
 
@@ -42,10 +44,21 @@ def fewest_for_tasks(curves: Curves, tasks_per_hour: float) -> pl.DataFrame:
     best = served.sort(SCHEDULE_ID, "_tasks_per_hour", "_each", descending=[False, True, False])
     best = best.unique(SCHEDULE_ID, keep="first", maintain_order=True)
     replicas = (tasks_per_hour / c("_tasks_per_hour") * (1 - TOLERANCE)).ceil().clip(1, 2.0**53).cast(pl.Int64)
+    best = _no_fewer_than_routed(best.with_columns(replicas=replicas), curves)
+    replicas = c("replicas")
     return best.with_columns(
-        replicas=replicas, _high="_each", _low="_each", _low_latency_ms="turn_latency_ms",
+        _high="_each", _low="_each", _low_latency_ms="turn_latency_ms",
         sessions_planned=replicas * c("_each"),
     )  # fmt: skip
+
+
+def _no_fewer_than_routed(plans: pl.DataFrame, curves: Curves) -> pl.DataFrame:
+    """Plans with as many replicas as their turns are sent to, where that is more (``routed``)."""
+    if LEAST_REPLICAS not in curves.points.columns:
+        return plans
+    least = curves.points.group_by(SCHEDULE_ID).agg(pl.col(LEAST_REPLICAS).first().alias("_routed"))
+    joined = plans.join(least, on=SCHEDULE_ID, maintain_order="left")
+    return joined.with_columns(replicas=pl.max_horizontal("replicas", "_routed")).drop("_routed")
 
 
 def _loads_of_most_turns(curves: Curves) -> pl.DataFrame:

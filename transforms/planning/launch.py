@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from schemas.caches import Routing
+
 Launcher = Literal["vllm", "sglang", "trtllm", "dynamo"]
 #: Pools of a replica and what Dynamo and SGLang call them.
 _POOLS: Final = ("prefill", "decode")
@@ -44,6 +46,7 @@ class Deployment:
     kv_dtype: str
     longest_context_tokens: int
     prefix_caching: bool
+    routing: Routing = "sticky"
 
     @property
     def model(self) -> str:
@@ -52,7 +55,11 @@ class Deployment:
 
 
 def deployment_of(
-    plan: Mapping[str, Any], checkpoint: str | None, longest_context_tokens: float, prefix_caching: bool
+    plan: Mapping[str, Any],
+    checkpoint: str | None,
+    longest_context_tokens: float,
+    prefix_caching: bool,
+    routing: Routing = "sticky",
 ) -> Deployment:
     """The deployment of a plan's row: every session of a replica may be in flight at once."""
     sessions = int(plan["sessions_per_replica"])
@@ -66,7 +73,7 @@ def deployment_of(
         )
     return Deployment(
         workers, int(plan["replicas"]), plan["backend"], checkpoint, plan["weight_dtype"], plan["kv_dtype"],
-        math.ceil(longest_context_tokens), prefix_caching,
+        math.ceil(longest_context_tokens), prefix_caching, routing,
     )  # fmt: skip
 
 
@@ -85,7 +92,8 @@ def launch(deployment: Deployment, launcher: Launcher, about: str = "") -> str:
     remarks = [*([about] if about else []), *_remarks(deployment, launcher, engine)]
     lines = ["#!/bin/sh", *map(_comment, remarks)]
     if launcher == "dynamo":
-        lines += ["", "# once, with etcd and NATS running", "python3 -m dynamo.frontend --router-mode kv &"]
+        mode = "kv" if deployment.routing == "sticky" else "random"
+        lines += ["", "# once, with etcd and NATS running", f"python3 -m dynamo.frontend --router-mode {mode} &"]
     for worker in deployment.workers:
         role = "" if worker.role is None else f" for {worker.role}"
         each = f"{worker.count} of this{role} in each replica, " if worker.role is not None else ""
@@ -100,7 +108,8 @@ def _comment(text: str) -> str:
 
 
 def _remarks(deployment: Deployment, launcher: Launcher, engine: str) -> list[str]:
-    several = f"{deployment.replicas:,} replicas as this one, and a load balancer that keeps a session on its replica"
+    routes = "keeps a session on its replica" if deployment.routing == "sticky" else "sends each turn to any of them"
+    several = f"{deployment.replicas:,} replicas as this one, and a load balancer that {routes}"
     remarks = [several] if deployment.replicas > 1 else []
     if engine != deployment.backend:
         remarks.append(f"CHECK: the plan's figures are of {deployment.backend}, not of {engine}")
