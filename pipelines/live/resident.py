@@ -32,7 +32,8 @@ class ResidentWorker:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            print(json.dumps({"question": question.to_json(), "table": str(table)}), file=process.stdin, flush=True)
+            process.stdin.write(json.dumps({"question": question.to_json(), "table": str(table)}) + "\n")
+            process.stdin.flush()
             said = json.loads(process.stdout.readline())
         except (OSError, ValueError):
             self._end()

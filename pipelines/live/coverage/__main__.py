@@ -12,6 +12,7 @@ from pipelines.live.coverage.shipping import reaching_rows, write_shipped, write
 from pipelines.live.coverage.wanted import Wanted
 from pipelines.live.program import Program, find_program
 from pipelines.reading.catalogues import COVERAGE_ACCOUNT, COVERAGE_TABLES, load_models
+from pipelines.terminal import say
 from pipelines.user_cache import user_cache
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
@@ -34,8 +35,8 @@ def ask(
     program = find_program(aiconfigurator)
     kept, wanted = _opened(program, answers)
     seconds = None if minutes is None else 60 * minutes
-    done = ask_all(wanted, program, kept, seconds, lambda line: print(line, flush=True))
-    print("All is answered." if done else "The time is over; run it again to go on.")
+    done = ask_all(wanted, program, kept, seconds, say)
+    say("All is answered." if done else "The time is over; run it again to go on.")
 
 
 @app.command()
@@ -44,7 +45,7 @@ def tables(
 ) -> None:
     """Lay the answers out as tables, for `agent-pareto build --tables`."""
     kept, wanted = _opened(find_program(aiconfigurator), answers)
-    print(f"{write_tables(wanted, kept, out):,} tables in {out}")
+    say(f"{write_tables(wanted, kept, out):,} tables in {out}")
 
 
 @app.command()
@@ -57,7 +58,7 @@ def ship(
     kept, wanted = _opened(find_program(aiconfigurator), answers)
     account = write_shipped(wanted, kept, reaching_rows(lake), COVERAGE_TABLES)
     account.write_csv(COVERAGE_ACCOUNT)
-    print(account.group_by("state").agg(pl.len(), pl.sum("rows", "rows_shipped")).sort("state"))
+    say(str(account.group_by("state").agg(pl.len(), pl.sum("rows", "rows_shipped")).sort("state")))
 
 
 def _opened(program: Program, folder: Path | None) -> tuple[Answers, Wanted]:

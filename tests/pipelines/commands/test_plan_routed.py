@@ -50,7 +50,7 @@ def plan(lake: Path, scenario: Path, *args: str) -> dict[str, Any]:
 
 
 def fewest_by_trying(lake: Path, sessions: int, most: int) -> int:
-    """GPUs of the smallest plan that has as many replicas as its hit rates are of, every number up to the most tried."""
+    """GPUs of the smallest plan that has as many replicas as its hit rates are of, every number up to most tried."""
     contents, best = open_contents(lake), 10**9
     for replicas in range(1, most + 1):
         scenario = Scenario.model_validate({"slug": "agents", **FIELDS, "routing": "random", "replicas": replicas})

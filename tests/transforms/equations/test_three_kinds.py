@@ -27,6 +27,7 @@ from transforms.equations import (
     kv_room,
     roofline,
     roofline_steps,
+    routing,
     shared_engine,
     transfer,
 )
@@ -225,6 +226,11 @@ CASES = [
          {"vocabulary": 128_256.0}),
     Case(kv_room.server_bytes_per_rank, {"kv_tokens": TOKENS, "ranks": GPUS, "session_bytes": BYTES,
                                          "session_tokens": BYTES}),
+    Case(routing.share_last_there, {"turns_ago": [1.0, 2.0, 3.0, 20.0, 64.0], "replicas": [1.0, 2.0, 4.0, 8.0, 64.0]}),
+    Case(routing.share_never_there, {"turns_before": [0.0, 1.0, 3.0, 20.0, 64.0],
+                                     "replicas": [2.0, 2.0, 4.0, 8.0, 64.0]}),
+    Case(routing.mean_turns_missed, {"turns_before": [0.0, 1.0, 3.0, 20.0, 64.0],
+                                     "replicas": [2.0, 2.0, 4.0, 8.0, 64.0]}),
 ]  # fmt: skip
 #: Public functions that map no vector element by element, and why.
 NOT_ELEMENTWISE = {
@@ -233,6 +239,8 @@ NOT_ELEMENTWISE = {
     "kv_memory.session_floor_bytes": "of the layers of one model",
     "closed_loop.solve_load": "solves for arrays; tested in test_closed_loop.py",
     "roofline_steps.launch_s": "takes two counts of a model",
+    "routing.copies_held": "of the turns of one session in order; tested in tests/transforms/cache/test_routing.py",
+    "routing.new_tokens_in_slices": "makes slices of the turns of one session; tested there as routed_profile",
 }
 
 
