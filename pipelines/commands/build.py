@@ -28,6 +28,9 @@ def build_command(context: typer.Context) -> None:
     Partitions (hardware, model, scenario) whose inputs are as in the current release are carried over from it.
     Exit 0 when a release was published or nothing has changed, 1 when a build failed.
     """
+    from pipelines.runners.machine import one_thread_a_frame
+
+    one_thread_a_frame()
     options, run = build_options(context)
     import time
 
