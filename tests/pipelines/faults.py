@@ -12,13 +12,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pipelines.building import carrying, incremental, stages
+from pipelines.building import build_inputs, carrying, incremental, stages
 from pipelines.lake import publish, release
+from pipelines.reading import inputs
 from schemas.options import BuildOptions
 from tests.pipelines import builds
 
 FUNCTIONS: tuple[tuple[ModuleType, str], ...] = (
-    (stages, "find"), (incremental, "open_file"), (stages, "read_inputs"), (stages, "synthesize"),
+    (build_inputs, "find"), (inputs, "open_file"), (build_inputs, "read_inputs"), (build_inputs, "synthesize"),
     (stages, "plan_partitions"), (incremental, "content_sha256"), (stages, "link_part"), (stages, "write_parts"),
     (carrying, "_read_serving_points"), (carrying, "carry_partition"), (carrying, "operating_points"),
     (carrying, "conform"), (carrying, "write_parts"), (stages, "adopt"), (stages, "publish"),

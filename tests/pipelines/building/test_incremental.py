@@ -367,13 +367,13 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     said = run()
     every = rows("h100-sxm") + rows("h200-sxm")
     assert re.search(
-        rf"Agent points computed {every} in 9 partitions, carried over 0 in 0\. The build took \d+\.\d s\.", said
+        rf"Agent points computed {every} in 15 partitions, carried over 0 in 0\. The build took \d+\.\d s\.", said
     )
     first = current_release(tmp_path / "lake").id
     said = run()
     assert f"Nothing has changed since release {first} of {tmp_path}/lake; nothing was published. That took" in said
     write_small_table(tables, "h100-qwen.csv", 14)
     said = run("--keep", "1")
-    assert f"computed {rows('h100-sxm')} in 3 partitions, carried over {rows('h200-sxm')} in 6." in said
+    assert f"computed {rows('h100-sxm')} in 5 partitions, carried over {rows('h200-sxm')} in 10." in said
     assert "carried over 0 in 0." in run("--full")
     assert len(list_releases(tmp_path / "lake")) == 3  # the first was current less than an hour ago
